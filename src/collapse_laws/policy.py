@@ -1,10 +1,12 @@
-"""Policies: any Hugging Face causal language model, its parameters in one flat vector, and attention without padding.
+"""Policies: any Hugging Face causal language model, its parameters in one flat vector, and
+attention without padding.
 
-Two uses of a model are made fast here without touching the model's code, through the attention interface of transformers:
-* learning: the tokens of a whole batch lie one after the other in a single packed row, each prompt once for all its samples,
-  so that no layer computes a padding token or a repeated prompt;
-* sampling (`rollout.py`): one new token a row against a static key-value cache.
-Models must take positions explicitly and pass keyword arguments to their attention (Llama, Qwen and SmolLM do).
+Two uses of a model are made fast here without touching the model's code, through the attention
+interface of transformers:
+* learning: the tokens of a whole batch lie one after the other in a single packed row, each prompt
+  once for all its samples, so that no layer computes a padding token or a repeated prompt;
+* sampling (`rollout.py`): one new token a row against a static key-value cache. Models must take
+  positions explicitly and pass keyword arguments to their attention (Llama, Qwen and SmolLM do).
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ ATTENTION = "shared_prompt"
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
-    """Prompts and responses of a batch in one row: all prompt tokens, then all response tokens but each one's last.
+    """Prompts and responses of a batch in one row: all prompt tokens, then all response tokens but
+    each one's last.
 
     `n` prompts, `G` samples each; `P` and `T` are the longest prompt and response.
     """
@@ -56,7 +59,9 @@ class PackedBatch:
 def pack(
     prompt: Tensor, prompt_length: Tensor, response: Tensor, length: Tensor, group: int
 ) -> PackedBatch:
-    """Pack right-padded prompts [n, P] with lengths [n] and responses [n*group, T] with lengths [n*group] (at least 1)."""
+    """Pack right-padded prompts [n, P] with lengths [n] and responses [n*group, T] with lengths
+    [n*group] (at least 1).
+    """
     prompt = prompt[:, : int(prompt_length.max())]
     response = response[:, : int(length.max())]
     prompt_valid = torch.arange(prompt.shape[1]) < prompt_length[:, None]
@@ -136,7 +141,9 @@ def _packed_attention(
 
 
 class DecodeCache:
-    """Static key-value cache of a sampling loop: a prompt's keys are written once, then one column a step."""
+    """Static key-value cache of a sampling loop: a prompt's keys are written once, then one
+    column a step.
+    """
 
     def __init__(self, rows: int, prompt_width: int, steps: int) -> None:
         self.rows, self.prompt_width, self.width = rows, prompt_width, prompt_width + steps
@@ -146,7 +153,9 @@ class DecodeCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def update(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new columns [rows or prompts, heads, columns, dim]; return the filled part of the cache."""
+        """Write new columns [rows or prompts, heads, columns, dim]; return the filled part of
+        the cache.
+        """
         if layer not in self._layers:
             shape = (self.rows, key.shape[1], self.width, key.shape[3])
             self._layers[layer] = (key.new_empty(shape), value.new_empty(shape))
@@ -169,7 +178,9 @@ class DecodeCache:
 def _decode_attention(
     query: Tensor, key: Tensor, value: Tensor, scaling: float, layer: int, cache: DecodeCache
 ) -> Tensor:
-    """Attention of new tokens [rows, heads, columns, dim] over the cache -> [rows, columns, heads, dim]."""
+    """Attention of new tokens [rows, heads, columns, dim] over the cache -> [rows, columns,
+    heads, dim].
+    """
     reading_prompts = cache.filled == 0
     keys, values = cache.update(layer, key, value)
     if reading_prompts:
@@ -205,7 +216,9 @@ transformers_logging.disable_progress_bar()  # its bars for one small file hide 
 
 
 def hidden_states(model: PreTrainedModel, token: Tensor, position: Tensor, **kwargs: Any) -> Tensor:
-    """Last hidden states [rows, columns, hidden] of tokens [rows, columns] at the given positions."""
+    """Last hidden states [rows, columns, hidden] of tokens [rows, columns] at the given
+    positions.
+    """
     out = model.base_model(
         input_ids=token, position_ids=position, attention_mask=_NO_MASK, use_cache=False, **kwargs
     )
@@ -226,7 +239,9 @@ def token_logprobs(
 
 
 class FlatParameters:
-    """A model's parameters and gradients as two flat vectors that the model itself computes with."""
+    """A model's parameters and gradients as two flat vectors that the model itself computes
+    with.
+    """
 
     def __init__(self, model: PreTrainedModel) -> None:
         parameters = list(model.parameters())
@@ -250,7 +265,9 @@ class FlatParameters:
 def tiny_llama(
     settings: dict[str, Any], tokenizer: PreTrainedTokenizerBase, seed: int
 ) -> LlamaForCausalLM:
-    """A freshly initialised Llama of a few thousand parameters; normal weights of standard deviation fan_in^-1/2."""
+    """A freshly initialised Llama of a few thousand parameters; normal weights of standard
+    deviation fan_in^-1/2.
+    """
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=settings["hidden_size"],
@@ -288,7 +305,9 @@ def prepared(model: PreTrainedModel) -> PreTrainedModel:
 def load_policy(
     path: Path | str, dtype: str = "float32", device: str = "cpu"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A checkpoint in Hugging Face format, ready to sample and to learn; UserError where it cannot be read."""
+    """A checkpoint in Hugging Face format, ready to sample and to learn; UserError where it
+    cannot be read.
+    """
     path = Path(path)
     if not (path / "config.json").exists():
         raise UserError(f"{path} is no checkpoint in Hugging Face format: config.json is missing.")

@@ -1,6 +1,8 @@
-"""The supervised warm start: a fresh tiny Llama learns the task from faulty demonstrations [declared].
+"""The supervised warm start: a fresh tiny Llama learns the task from faulty demonstrations
+[declared].
 
-It ends with an ability that is there but unreliable, so that reinforcement only has to sharpen it: sampled rewards near 0.4.
+It ends with an ability that is there but unreliable, so that reinforcement only has to sharpen it:
+sampled rewards near 0.4.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def make_start(study: Study, model: str, out: Path) -> dict[str, float]:
     settings = warmstart_settings(study, model)
     if settings["model"]["kind"] != "tiny_llama":
         raise UserError(
-            f"study {study.name!r}, model {model!r}: only models of kind tiny_llama are made here; allowed: tiny_llama."
+            f"study {study.name!r}, model {model!r}: only models of kind tiny_llama are made here."
         )
     tokenizer = character_tokenizer()
     task = make_task(settings["task"], tokenizer)
