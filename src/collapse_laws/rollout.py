@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from collapse_laws.policy import DecodeCache, hidden_states
+from collapse_laws.attention import DecodeCache, hidden_states
 
 ROWS_AT_ONCE = 2048  # rows of one sampling loop; larger ones leave the cache of a CPU core
 
@@ -28,6 +28,10 @@ class Rollouts:
     logprobs: Tensor  # [n*samples, T] of the sampled tokens, nats; 0 after the end
     entropies: Tensor  # [n*samples, T] of the distributions sampled from, nats; 0 after the end
     finished: Tensor  # [n*samples] bool: the end token came within T
+
+    def rows(self, start: int, end: int) -> Rollouts:
+        """The responses start ... end-1."""
+        return Rollouts(*(getattr(self, name)[start:end] for name in self.__slots__))
 
 
 @torch.no_grad()

@@ -17,8 +17,9 @@ import torch
 from torch.nn import functional as F
 from tqdm import trange
 
+from collapse_laws.attention import pack, token_logprobs
 from collapse_laws.errors import UserError
-from collapse_laws.policy import FlatParameters, pack, save_policy, tiny_llama, token_logprobs
+from collapse_laws.policy import FlatParameters, save_policy, tiny_llama
 from collapse_laws.rollout import sample
 from collapse_laws.runrecord import settings_digest, write_json
 from collapse_laws.seeding import generator
