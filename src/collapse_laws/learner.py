@@ -181,9 +181,7 @@ class Learner:
     def _gradient(self, experience: Experience) -> dict[str, float]:
         """Leave the gradient of one batch's loss in the flat gradient; return what was seen."""
         s = self.settings
-        logprob, distribution = token_logprobs(
-            self.model, experience.packed, s["temperature"]
-        )
+        logprob, distribution = token_logprobs(self.model, experience.packed, s["temperature"])
         behaviour = experience.behaviour
         old = behaviour if s["ratio"] == "behaviour" else logprob.detach()
         advantage = grpo.group_advantage(
@@ -281,7 +279,15 @@ class Learner:
             if digest == self.cell.digest:
                 self.parameters.set(state["parameters"])
                 self.optimizer.load_state_dict(state["optimizer"])
-        except (RuntimeError, OSError, EOFError, LookupError, ValueError, TypeError, pickle.PickleError):
+        except (
+            RuntimeError,
+            OSError,
+            EOFError,
+            LookupError,
+            ValueError,
+            TypeError,
+            pickle.PickleError,
+        ):
             raise UserError(f"{path} is damaged and cannot be resumed from; {again}.") from None
         if digest != self.cell.digest:
             raise UserError(
