@@ -172,7 +172,9 @@ def _run(path: Path, line: int, row: Mapping[str, str]) -> PublishedRun:
         raise UserError(f"{where}: {error}.") from None
     expected = None if index is None else collapse_step(index, interval)
     if step != expected or (row["label"] == "collapsed") != (index is not None):
-        raise UserError(f"{where}: collapse_step must be S times collapse_index of a collapsed run.")
+        raise UserError(
+            f"{where}: collapse_step must be S times collapse_index of a collapsed run."
+        )
     return PublishedRun(
         path.name,
         row["model"],
