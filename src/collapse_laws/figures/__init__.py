@@ -1,0 +1,1 @@
+"""Figures of a study, drawn from its outcomes and run records; see `catalogue` for what there is."""
