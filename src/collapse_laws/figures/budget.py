@@ -1,0 +1,82 @@
+"""Reward against cumulative learning rate: under law (ii) the drops of all collapsing runs line up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collapse_laws.figures.canvas import Drawing, nothing, panels, say
+from collapse_laws.figures.series import (
+    collapse_handle,
+    columns_drawn,
+    group_title,
+    groups_drawn,
+    legend,
+    missing_note,
+    runs,
+    stack,
+    tidy,
+)
+from collapse_laws.figures.theme import MUTED, number, rate_colours
+from collapse_laws.results import StudyResults
+from matplotlib.lines import Line2D
+
+
+def draw_by_budget(results: StudyResults) -> Drawing:
+    """One row for each group, one column for each S; x: sum of learning rates, logarithmic."""
+    notes: list[str] = []
+    found = runs(results, results.cells)
+    if not found:
+        return nothing("No run record of this study is on this machine.")
+    missing_note(results.cells, found, notes)
+    groups = groups_drawn(results, notes)
+    intervals = columns_drawn((run.cell["sync_interval"] for run in found), notes)
+    colours = rate_colours(run.cell["lr"] for run in found)
+    figure, axes = panels(
+        len(groups), len(intervals), max(2.3, 9.6 / len(intervals)), 2.3, sharex=True, sharey=True
+    )
+    frames = []
+    for row, group in zip(axes, groups, strict=True):
+        for panel, interval in zip(row, intervals, strict=True):
+            here = [
+                run
+                for run in found
+                if (run.cell["arm"], run.cell["model"]) == group
+                and run.cell["sync_interval"] == interval
+            ]
+            frames += [_line(panel, run, colours) for run in here]
+            if not here:
+                panel.text(
+                    0.5, 0.5, "not run", transform=panel.transAxes, ha="center", color=MUTED
+                )
+            panel.set_title(f"S = {interval}")
+            panel.set_ylim(-0.03, 1.03)
+        row[0].set_ylabel("reward")
+        row[0].set_title(
+            f"{group_title(results, *group)}\nS = {intervals[0]}", parse_math=False
+        )
+    for panel in axes[-1]:
+        panel.set_xscale("log")
+        panel.set_xlabel("sum of learning rates")
+    grey = ("survived", Line2D([], [], color=MUTED, linewidth=1))
+    legend(figure, colours, "lr", [grey, collapse_handle()], number)
+    return Drawing(figure, stack(frames), notes=notes)
+
+
+def _line(panel, run, colours):
+    x, y = run.series("reward")
+    budget = run.lr_budget
+    spent = budget[np.minimum(x.astype(int), len(budget) - 1)]
+    survived = run.cell["label"] == "survived"
+    colour = MUTED if survived else colours[run.cell["lr"]]
+    shown = spent > 0  # a logarithmic axis has no place for the start
+    panel.plot(
+        spent[shown], y[shown], color=colour, linewidth=1 if survived else 1.5,
+        marker="." if shown.sum() < 3 else None, zorder=2 if survived else 3,
+    )  # fmt: skip
+    if run.cell["label"] == "collapsed":
+        at = float(run.cell["collapse_step"]) * run.cell["lr"]
+        panel.plot([at], [0.0], marker="v", color=colour, markersize=7, clip_on=False, zorder=5)
+    return tidy(run, "reward", x, y, lr_budget=spent)
+
+
+__all__ = ["draw_by_budget", "say"]
