@@ -16,8 +16,9 @@ from collapse_laws.figures.series import (
     stack,
     tidy,
 )
-from collapse_laws.figures.theme import MUTED, number, rate_colours
+from collapse_laws.figures.theme import MUTED, rate_colours
 from collapse_laws.results import StudyResults
+from collapse_laws.wording import number
 from matplotlib.lines import Line2D
 
 
@@ -45,9 +46,7 @@ def draw_by_budget(results: StudyResults) -> Drawing:
             ]
             frames += [_line(panel, run, colours) for run in here]
             if not here:
-                panel.text(
-                    0.5, 0.5, "not run", transform=panel.transAxes, ha="center", color=MUTED
-                )
+                say(panel, "not run")
             panel.set_title(f"S = {interval}")
             panel.set_ylim(-0.03, 1.03)
         row[0].set_ylabel("reward")
@@ -78,5 +77,3 @@ def _line(panel, run, colours):
         panel.plot([at], [0.0], marker="v", color=colour, markersize=7, clip_on=False, zorder=5)
     return tidy(run, "reward", x, y, lr_budget=spent)
 
-
-__all__ = ["draw_by_budget", "say"]

@@ -23,8 +23,9 @@ from collapse_laws.figures.series import (
     stack,
     tidy,
 )
-from collapse_laws.figures.theme import MUTED, category_colours, number, rate_colours, thin
+from collapse_laws.figures.theme import MUTED, category_colours, rate_colours, thin
 from collapse_laws.results import StudyResults
+from collapse_laws.wording import number
 
 MAX_SURVIVORS = 12
 

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from collapse_laws.figures.canvas import title
-from collapse_laws.figures.theme import MUTED, WORDS, number
+from collapse_laws.figures.theme import MUTED
 from collapse_laws.results import StudyResults
 from collapse_laws.runrecord import RunRecord
+from collapse_laws.wording import WORDS, number
 
 MAX_GROUPS = 6  # groups of one (arm, model) in one figure
 MAX_COLUMNS = 6

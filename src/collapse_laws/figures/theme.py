@@ -12,7 +12,6 @@ from functools import cache
 
 import matplotlib
 import numpy as np
-import pandas as pd
 import seaborn as sns
 from matplotlib.colors import to_hex
 
@@ -31,17 +30,6 @@ _CATEGORIES = (
 )
 MARKERS = "osD^vPX<>"
 _STEPS = 16  # colours of the learning-rate scale
-
-WORDS = {
-    "collapsed": "collapsed",
-    "oscillating": "oscillating",
-    "survived": "survived",
-    "undecided": "undecided (ended too early)",
-    "no_signal": "no signal",
-    "failed": "failed",
-    "not_run": "not run",
-}
-
 
 @cache
 def _rate_twins() -> tuple[tuple[str, str], ...]:
@@ -118,17 +106,6 @@ def set_theme() -> None:
             "axes.unicode_minus": True,
         },
     )
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A number for readers: 3.2e-05 as '3.2e-5', 0.05 as '0.05', nothing as '-'."""
-    if value is None or pd.isna(value):
-        return "-"
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.{digits}g}"
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-    return f"{mantissa}e{int(exponent)}"
 
 
 def thin(x: Sequence[float], y: Sequence[float], points: int = 160) -> tuple[np.ndarray, np.ndarray]:
