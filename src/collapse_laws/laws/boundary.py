@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from collapse_laws.laws.observation import (
     clean_interval,
     equivalence,
     hull,
+    interval_text,
     stale,
 )
 from collapse_laws.laws.probit import LOG_RATIO, ProbitFit, fit_probit
@@ -49,7 +50,9 @@ class Bracket:
     stable_max: float | None
     collapsed_min: float | None
     refuted: bool  # a stable product is not below a collapsed one
-    violating_pair: tuple[dict[str, Any], dict[str, Any]] | None  # the stable run, the collapsed run
+    violating_pair: (
+        tuple[dict[str, Any], dict[str, Any]] | None
+    )  # the stable run, the collapsed run
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,6 @@ class Boundary:
     verdict: str  # on law (i)
     reason: str
     margin: float = ALPHA_MARGIN
-    notes: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary of JSON values."""
@@ -123,7 +125,9 @@ def _bracket(runs: Sequence[Observation], unstable: np.ndarray, product) -> Brac
     bad_runs = [run for run, bad in zip(runs, unstable, strict=True) if bad]
     top = max(stable_runs, key=product, default=None)
     bottom = min(bad_runs, key=product, default=None)
-    refuted = top is not None and bottom is not None and product(top) >= product(bottom) * (1 - 1e-9)
+    refuted = (
+        top is not None and bottom is not None and product(top) >= product(bottom) * (1 - 1e-9)
+    )
     return Bracket(
         stable_max=None if top is None else clean(product(top)),
         collapsed_min=None if bottom is None else clean(product(bottom)),
@@ -132,7 +136,9 @@ def _bracket(runs: Sequence[Observation], unstable: np.ndarray, product) -> Brac
     )
 
 
-def _exponent(runs: Sequence[Observation], unstable: np.ndarray, scale: str) -> tuple[Exponent, ProbitFit | None]:
+def _exponent(
+    runs: Sequence[Observation], unstable: np.ndarray, scale: str
+) -> tuple[Exponent, ProbitFit | None]:
     offset = SCALES.index(scale)
     x = np.log([run.sync_interval - offset for run in runs])
     eta = np.log([run.lr for run in runs])
@@ -149,13 +155,20 @@ def _exponent(runs: Sequence[Observation], unstable: np.ndarray, scale: str) -> 
     ), fit
 
 
-def _verdict(runs: Sequence[Observation], unstable: np.ndarray, alpha: Interval | None) -> tuple[str, str]:
+def _verdict(
+    runs: Sequence[Observation], unstable: np.ndarray, alpha: Interval | None
+) -> tuple[str, str]:
     if not runs:
         return NOT_DECIDED, "No run of this model survived or collapsed."
     if unstable.all() or not unstable.any():
-        return NOT_DECIDED, f"All {len(runs)} runs {'collapsed' if unstable.all() else 'survived'}: no boundary is crossed."
+        return (
+            NOT_DECIDED,
+            f"All {len(runs)} runs {'collapsed' if unstable.all() else 'survived'}: no boundary is crossed.",
+        )
     if len({run.sync_interval for run in runs}) < 2:
         return NOT_DECIDED, "All runs share one S, so nothing is known of the exponent."
     verdict = equivalence(alpha, 1.0, ALPHA_MARGIN)
-    low, high = ("unbounded" if end is None else f"{end:.3g}" for end in alpha)
-    return verdict, f"alpha lies in [{low}, {high}]; the law asks for 1 within {ALPHA_MARGIN:g}."
+    return (
+        verdict,
+        f"alpha lies in {interval_text(alpha)}; the law asks for 1 within {ALPHA_MARGIN:g}.",
+    )

@@ -32,6 +32,7 @@ from collapse_laws.laws.observation import (
     clean_interval,
     equivalence,
     hull,
+    interval_text,
     stale,
 )
 
@@ -53,7 +54,9 @@ class Clock:
     c_feasible: Interval | None
     b_feasible_at_c0: Interval | None  # b if c = 0
     c_feasible_at_b1: Interval | None  # c if b = 1
-    polygon: tuple[tuple[float, float], ...]  # corners (b, c), counter-clockwise; cut at the search box
+    polygon: tuple[
+        tuple[float, float], ...
+    ]  # corners (b, c), counter-clockwise; cut at the search box
     b_estimate: float | None
     b_profile: Interval | None
     c_estimate: float | None
@@ -131,7 +134,11 @@ def _fit_fields(fit: AftFit) -> dict[str, Any]:
 
 
 def _verdict(
-    runs: Sequence[Observation], b: Interval | None, c: Interval | None, verdict_b: str, verdict_c: str
+    runs: Sequence[Observation],
+    b: Interval | None,
+    c: Interval | None,
+    verdict_b: str,
+    verdict_c: str,
 ) -> tuple[str, str]:
     if not runs:
         return NOT_DECIDED, "No run of this model has the event, so nothing is known of the clock."
@@ -141,12 +148,5 @@ def _verdict(
     elif verdict_b == verdict_c == HOLDS:
         verdict = HOLDS
     return verdict, (
-        f"b lies in {_text(b)} and c in {_text(c)}, from {len(runs)} run(s); the law asks for 1 and 0 within {MARGIN:g}."
+        f"b lies in {interval_text(b)}, c in {interval_text(c)}, from {len(runs)} run(s); the law asks for 1 and 0 within {MARGIN:g}."
     )
-
-
-def _text(interval: Interval | None) -> str:
-    if interval is None:
-        return "no set that these data give"
-    low, high = ("unbounded" if end is None else f"{end:.3g}" for end in interval)
-    return f"[{low}, {high}]"
