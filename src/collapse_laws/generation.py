@@ -48,7 +48,9 @@ class Decoding:
                 f"temperature 0 gives {self.samples} equal samples; samples must be 1, or the temperature above 0."
             )
         if backend == "local" and self.temperature > 0 and self.top_p != 1.0:
-            raise UserError(f"the local sampler has no top_p ({self.top_p}); set it to 1, or backend: vllm.")
+            raise UserError(
+                f"the local sampler has no top_p ({self.top_p}); set it to 1, or backend: vllm."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +90,27 @@ def request_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
 
 
 def plan(
-    folder: Path, benchmark: str, rows: Sequence[int], samples: int, seed: int, size: int = REQUESTS_PER_PART
+    folder: Path,
+    benchmark: str,
+    rows: Sequence[int],
+    samples: int,
+    seed: int,
+    size: int = REQUESTS_PER_PART,
 ) -> list[Part]:
     """The parts of an evaluation; all samples of a problem lie in one part."""
     per_part = max(1, size // samples)
     return [
         Part(
             folder / f"part-{number:05d}.jsonl",
-            tuple((row, s, request_seed(seed, benchmark, row, s)) for row in chosen for s in range(samples)),
+            tuple(
+                (row, s, request_seed(seed, benchmark, row, s))
+                for row in chosen
+                for s in range(samples)
+            ),
         )
-        for number, chosen in enumerate(rows[i : i + per_part] for i in range(0, len(rows), per_part))
+        for number, chosen in enumerate(
+            rows[i : i + per_part] for i in range(0, len(rows), per_part)
+        )
     ]
 
 
@@ -153,7 +166,10 @@ class _LocalSampler:
             padded[i, : len(prompt)] = torch.tensor(prompt)
         uniform = None
         if decoding.temperature > 0:
-            draws = [np.random.default_rng(seed).random(decoding.max_new_tokens) for _, _, seed in part.requests]
+            draws = [
+                np.random.default_rng(seed).random(decoding.max_new_tokens)
+                for _, _, seed in part.requests
+            ]
             uniform = torch.from_numpy(np.stack(draws))
         rollouts = sample(
             self._model,
@@ -170,7 +186,9 @@ class _LocalSampler:
         for i, (problem, number, _) in enumerate(part.requests):
             tokens = rollouts.tokens[i, : int(rollouts.lengths[i])].tolist()
             finished = bool(rollouts.finished[i])
-            lines.append({"problem": problem, "sample": number, "tokens": tokens, "finished": finished})
+            lines.append(
+                {"problem": problem, "sample": number, "tokens": tokens, "finished": finished}
+            )
         lines.append({"torch": torch.__version__})
         part.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = part.path.with_name(f".{part.path.name}.{os.getpid()}")
@@ -250,4 +268,6 @@ def _run_vllm(job: Job, parts: Sequence[Part]) -> None:
     if code != 0:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         reason = lines[-1][-200:] if lines else "no output"
-        raise UserError(f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in {log}.")
+        raise UserError(
+            f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in {log}."
+        )

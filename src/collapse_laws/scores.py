@@ -41,7 +41,9 @@ def score(right: np.ndarray, seed: int = 0) -> Score:
     """
     right = np.asarray(right, dtype=float)
     if right.ndim != 2 or right.size == 0:
-        raise ValueError(f"right must be [problems, samples] and not empty; its shape is {right.shape}")
+        raise ValueError(
+            f"right must be [problems, samples] and not empty; its shape is {right.shape}"
+        )
     means = right.mean(axis=1)
     n, mean = len(means), float(means.mean())
     if right.shape[1] == 1 or np.ptp(means) == 0:

@@ -1,9 +1,7 @@
-"""The benchmarks: where each comes from, what is wrong with it, and how its golds are made.
+"""Benchmarks as problems: read from a folder or the Hub, checked row by row, golds brought into the forms accepted.
 
-Section 2 of the paper names the sets ([stated]: MATH, MATH-500, Minerva Math, AMC 2023, AMC 2024), but gives no Hub id, no
-revision and no row count for AMC 2024; those are [declared] here. A set is read from a folder of local files, or from
-the Hub at its revision; either way its row count and the digest of every row are compared with what stands here, and an
-error names the first row that differs.
+A set's row count and the digest of every row are compared with what `benchmark_rows.json` holds, whichever way it was
+read, and an error names the first row that differs. `benchmark_registry` says what each set is.
 """
 
 from __future__ import annotations
@@ -13,37 +11,18 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from collapse_laws.errors import UserError
+from collapse_laws.tasks.benchmark_registry import BENCHMARKS, Benchmark
 
-ROW_DIGEST_DIGITS = 6  # hex digits of a row's SHA-256: a changed row goes unnoticed with probability 2^-24
+ROW_DIGEST_DIGITS = (
+    6  # hex digits of a row's SHA-256: a changed row goes unnoticed with probability 2^-24
+)
 ROW_DIGESTS = "benchmark_rows.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """One set of problems."""
-
-    name: str
-    title: str
-    hub: str  # Hugging Face dataset
-    config: str
-    split: str
-    revision: str | None  # None: no revision is known to hold this content
-    file: str  # local file without its ending: FILE.jsonl, FILE.part1of2.jsonl ..., or FILE.parquet
-    rows: int
-    columns: dict[str, tuple[str, ...]]  # our name -> names in the copies; what the digests cover
-    licence: str
-    defects: tuple[str, ...] = ()  # what is wrong, and what is done about it
-    flagged: dict[int, str] = field(default_factory=dict)  # row -> why no right answer can score or exist
-
-    def content_sha256(self) -> str:
-        """SHA-256 of the row digests in order: the content hash of the set."""
-        return hashlib.sha256(_known_digests()[self.name].encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,134 +39,6 @@ class Problem:
     answer_tokens: tuple[int, ...] | None = None  # set where the answer is compared token by token
     prompt_tokens: tuple[int, ...] | None = None  # set where the problem is not text
 
-
-_MATH_HUB = "DigitalLearningGmbH/MATH-lighteval"
-_MATH_REVISION = "0530c78699ea5e8eb5530600900e1f328b48acad"
-_MATH_COLUMNS = {
-    "problem": ("problem",),
-    "level": ("level",),
-    "subject": ("type", "subject"),
-    "solution": ("solution",),
-}
-
-BENCHMARKS: dict[str, Benchmark] = {
-    b.name: b
-    for b in (
-        Benchmark(
-            name="math_train",
-            title="MATH train",
-            hub=_MATH_HUB,
-            config="default",
-            split="train",
-            revision=_MATH_REVISION,
-            file="math_train",
-            rows=7500,
-            columns=_MATH_COLUMNS,
-            licence="MIT",
-            defects=(
-                "three golds are faulty; kept, since the training set is the published one, and flagged",
-                "114 solutions have several boxes: the last one is the gold, as in verl",
-                "rows 2773 and 2832 have the level '?': reported as a level of its own",
-            ),
-            flagged={
-                252: "the gold is read as '{17}.', which no answer equals",
-                5341: "the box is empty: an empty box scores 1 and every answer 0",
-                5343: "the box is empty: an empty box scores 1 and every answer 0",
-            },
-        ),
-        Benchmark(
-            name="math_test",
-            title="MATH test",
-            hub=_MATH_HUB,
-            config="default",
-            split="test",
-            revision=_MATH_REVISION,
-            file="math_test",
-            rows=5000,
-            columns=_MATH_COLUMNS,
-            licence="MIT",
-            defects=(
-                "90 solutions have several boxes: the last one is the gold, as in verl",
-                "problems 1038 and 4656 are near-duplicates of training problems 1414 and 2948: kept",
-            ),
-        ),
-        Benchmark(
-            name="math500",
-            title="MATH-500",
-            hub="HuggingFaceH4/MATH-500",
-            config="default",
-            split="test",
-            revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
-            file="math500",
-            rows=500,
-            columns={
-                "problem": ("problem",),
-                "level": ("level",),
-                "subject": ("subject", "type"),
-                "answer": ("answer",),
-            },
-            licence="MIT",
-            defects=("a subset of MATH test: never report it beside MATH as independent",),
-        ),
-        Benchmark(
-            name="minerva_math",
-            title="Minerva Math",
-            hub="math-ai/minervamath",
-            config="default",
-            split="test",
-            revision=None,
-            file="minerva_math",
-            rows=272,
-            columns={"problem": ("problem", "question"), "answer": ("answer",)},
-            licence="MIT for the file; the problems are MIT OpenCourseWare's",
-            defects=(
-                "58 golds are in e-notation (4.5e33), which neither checker takes for 4.5 \\times 10^{33}: accepted in either form",
-                "golds 38 and 49 are Python fractions (-1./3), gold 5 is np.arcsin(10/13): accepted as LaTeX too",
-                "gold 86 ends in a line break: stripped",
-            ),
-        ),
-        Benchmark(
-            name="amc23",
-            title="AMC 2023",
-            hub="math-ai/amc23",
-            config="default",
-            split="test",
-            revision="80815d37005feb82cd7f8fbc6901d5d3eff43057",
-            file="amc23_40",
-            rows=40,
-            columns={"problem": ("problem", "question"), "answer": ("answer",)},
-            licence="the Mathematical Association of America's copyright",
-            defects=("golds are floats (27.0), which no string checker takes for 27: read as integers",),
-        ),
-        Benchmark(
-            name="amc24",
-            title="AMC 2024",
-            hub="rawsh/2024_AMC12",
-            config="default",
-            split="train",
-            revision="47b35303156a75cdfc6fcca694db66905d5b2033",
-            file="amc24_45",
-            rows=45,
-            columns={
-                "exam": ("exam",),
-                "number": ("problem_number",),
-                "problem": ("problem",),
-                "answer": ("answer",),
-            },
-            licence="none stated; the Mathematical Association of America's copyright",
-            defects=(
-                "45 of the 50 problems of AMC 12A and 12B: those with figures are missing",
-                "three rows cannot be answered as written: scored as they are, flagged, and the score without them is given",
-                "the gold of 12B-4 is the letter of a bin, D: kept",
-            ),
-            flagged={
-                17: "12A-20 asks which of the following intervals, and none follow",
-                30: "12B-10 lists 2, 2, 3, 2, ... for 2.2, 3.2, ...",
-                39: "12B-20 asks for s, and its text has 8 in the place of s",
-            },
-        ),
-    )
-}
 
 _SCIENTIFIC = re.compile(r"(-?\d+(?:\.\d*)?)[eE]([+-]?\d+)")
 _PYTHON_FRACTION = re.compile(r"(-?)(\d+)\.?/(\d+)\.?")
@@ -214,7 +65,9 @@ def load(name: str, folder: Path | str) -> list[Problem]:
     return [_problem(chosen, i, row) for i, row in enumerate(canonical)]
 
 
-def canonical_row(chosen: Benchmark, row: Mapping[str, Any], source: str, index: int) -> dict[str, str]:
+def canonical_row(
+    chosen: Benchmark, row: Mapping[str, Any], source: str, index: int
+) -> dict[str, str]:
     """The row under our column names, every value as text; UserError where a column is missing."""
     values = {}
     for ours, names in chosen.columns.items():
@@ -229,6 +82,11 @@ def canonical_row(chosen: Benchmark, row: Mapping[str, Any], source: str, index:
             text = text[:-2]
         values[ours] = text.removeprefix("Level ") if ours == "level" else text
     return values
+
+
+def content_sha256(name: str) -> str:
+    """SHA-256 of a registered set's row digests in order: the content hash of the set."""
+    return hashlib.sha256(_known_digests()[benchmark(name).name].encode()).hexdigest()
 
 
 def row_digests(canonical: Iterable[Mapping[str, str]]) -> str:
@@ -252,7 +110,9 @@ def _check(chosen: Benchmark, canonical: list[dict[str, str]], source: str) -> N
         raise UserError(f"{source} has {len(canonical)} rows; {chosen.title} has {chosen.rows}.")
     if found != known:
         step = ROW_DIGEST_DIGITS
-        differing = [i for i in range(chosen.rows) if found[i * step :][:step] != known[i * step :][:step]]
+        differing = [
+            i for i in range(chosen.rows) if found[i * step :][:step] != known[i * step :][:step]
+        ]
         first = canonical[differing[0]]
         raise UserError(
             f"{source} differs from {chosen.title} in {len(differing)} of {chosen.rows} rows, first in row "
@@ -261,7 +121,9 @@ def _check(chosen: Benchmark, canonical: list[dict[str, str]], source: str) -> N
 
 
 def _local_rows(chosen: Benchmark, folder: Path) -> tuple[list[dict[str, Any]] | None, str]:
-    paths = sorted(folder.glob(f"{chosen.file}.jsonl")) or sorted(folder.glob(f"{chosen.file}.part*of*.jsonl"))
+    paths = sorted(folder.glob(f"{chosen.file}.jsonl")) or sorted(
+        folder.glob(f"{chosen.file}.part*of*.jsonl")
+    )
     if paths:
         rows = []
         for path in paths:
@@ -289,7 +151,9 @@ def _hub_rows(chosen: Benchmark, folder: Path) -> list[dict[str, Any]]:
             f"installed; install the extra `verl`, or {advice}."
         ) from None
     try:
-        rows = datasets.load_dataset(chosen.hub, chosen.config, split=chosen.split, revision=chosen.revision)
+        rows = datasets.load_dataset(
+            chosen.hub, chosen.config, split=chosen.split, revision=chosen.revision
+        )
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(

@@ -29,7 +29,9 @@ MATH_REWARD, MATH_VERIFY = "math_reward", "math_verify"
 class Verdict:
     """What the checkers say about one response."""
 
-    extracted: str | None  # what the score compared with the gold; None where the response has no box
+    extracted: (
+        str | None
+    )  # what the score compared with the gold; None where the response has no box
     math_reward: float  # 0 or 1
     math_verify: float | None  # 0 or 1; None where it was not asked for
     math_verify_status: str | None  # one of verify_pool.STATUSES

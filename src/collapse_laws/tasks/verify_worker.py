@@ -75,7 +75,10 @@ def _work(cpu_seconds: float) -> None:
         try:
             score = grade(request["text"], request["golds"], request["scientific"])
         except (MemoryError, RecursionError) as error:
-            answer = {"score": 0.0, "status": "memory" if isinstance(error, MemoryError) else "error"}
+            answer = {
+                "score": 0.0,
+                "status": "memory" if isinstance(error, MemoryError) else "error",
+            }
         else:
             answer = {"score": score, "status": "ok"}
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -88,7 +91,9 @@ def main(cpu_seconds: float, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(10_000)
-    parse("$\\boxed{\\frac{1}{2}}$", GOLD_TARGETS, parsing_timeout=None)  # builds the grammar once, before any fork
+    parse(
+        "$\\boxed{\\frac{1}{2}}$", GOLD_TARGETS, parsing_timeout=None
+    )  # builds the grammar once, before any fork
     _answer({"status": "ready"})
     while True:
         child = os.fork()
