@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from collapse_laws.collapse import classify_run, sensitivity
+from collapse_laws.laws.results import cell_path, cell_result, laws_path, laws_result
 from collapse_laws.runrecord import RunWriter, finish, read_run, write_json
 from collapse_laws.study import Cell, load_study
 
@@ -66,7 +67,8 @@ def write_params(
     schema = root / "workflow" / "schemas"
     schema.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "workflow/schemas/params.schema.yaml", schema)
-    shutil.copytree(ROOT / "reference", root / "reference", dirs_exist_ok=True)
+    if (ROOT / "reference").is_dir():
+        shutil.copytree(ROOT / "reference", root / "reference", dirs_exist_ok=True)
     path = root / "params.yaml"
     path.write_text(yaml.safe_dump(params, sort_keys=False))
     return path
@@ -145,14 +147,9 @@ def manifest(cell: Cell, updates: int, stop_reason: str) -> dict:
 
 
 def write_outcome(root: Path, cell: Cell) -> None:
-    """results/<study>/cells/<cell>.json, classified from the record by the real criterion."""
+    """results/<study>/cells/<cell>.json, classified from the record by the declared criterion."""
     record = read_run(root / "runs" / cell.study / cell.name)
-    from collapse_laws.outcome_files import outcome_file
-
-    write_json(
-        root / "results" / cell.study / "cells" / f"{cell.name}.json",
-        outcome_file(record, cell.reference_lr_budget),
-    )
+    write_json(root / cell_path(cell.study, cell.name), cell_result(cell, record))
 
 
 def make_study(
@@ -172,4 +169,17 @@ def make_study(
         write_outcome(root, cell)
         if not records:
             shutil.rmtree(root / "runs" / cell.study / cell.name)
+    write_laws(root, params)
     return params
+
+
+def write_laws(root: Path, params: Path) -> None:
+    """results/<study>/laws.json from the outcomes that are there."""
+    study = load_study(params)
+    found = {
+        cell.name: json.loads(path.read_text())
+        for cell in study.planned
+        if (path := root / cell_path(study.name, cell.name)).exists()
+    }
+    planned = [(cell.arm, cell.model, cell.name) for cell in study.planned]
+    write_json(root / laws_path(study.name), laws_result(study.name, study.scale, planned, found))

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from collapse_laws.figures.canvas import Drawing, nothing, panels
+from collapse_laws.figures.canvas import Drawing, nothing, panels, title, wrapped
 from collapse_laws.figures.series import describe, groups_drawn
 from collapse_laws.figures.theme import BAND, INK, MUTED, category_colours
 from collapse_laws.results import LABELS, StudyResults
@@ -39,7 +39,7 @@ def draw_boundary(results: StudyResults) -> Drawing:
         for _, cell in cells.iterrows():
             drawing.tip(_point(panel, cell), describe(cell))
         _axes(panel, cells)
-        panel.set_title(_title(results, group, laws), parse_math=False)
+        title(panel, _title(results, group, laws, width - 0.9), fontsize=9)
         frames.append(cells)
     axes[0, 0].set_ylabel("learning rate")
     _legend(figure, pd.concat(frames)["label"].unique())
@@ -53,7 +53,7 @@ def _spread(cells: pd.DataFrame) -> pd.DataFrame:
     cells = cells.sort_values(["sync_interval", "lr", "seed"]).copy()
     place = cells.groupby(["sync_interval", "lr"]).cumcount()
     count = cells.groupby(["sync_interval", "lr"])["seed"].transform("size")
-    step = np.minimum(0.13, 0.6 / count)
+    step = np.minimum(0.24, 0.8 / count)
     cells["x"] = np.log2(cells["sync_interval"].astype(float)) + step * (place - (count - 1) / 2)
     updates = cells["updates"].astype("float64")
     cells["horizon_clocks"] = updates * cells["lr"] / cells["reference_lr_budget"]
@@ -100,7 +100,11 @@ def _axes(panel: Axes, cells: pd.DataFrame) -> None:
     panel.xaxis.set_major_locator(FixedLocator([float(np.log2(s)) for s in intervals]))
     panel.set_xticklabels([str(s) for s in intervals])
     rates = sorted(cells["lr"].unique())
-    rates = rates if len(rates) <= 10 else list(np.array(rates)[np.linspace(0, len(rates) - 1, 8).astype(int)])
+    rates = (
+        rates
+        if len(rates) <= 10
+        else list(np.array(rates)[np.linspace(0, len(rates) - 1, 8).astype(int)])
+    )
     panel.yaxis.set_major_locator(FixedLocator(rates))
     panel.yaxis.set_minor_locator(NullLocator())
     panel.set_yticklabels([number(rate) for rate in rates])
@@ -109,14 +113,19 @@ def _axes(panel: Axes, cells: pd.DataFrame) -> None:
     panel.set_xlabel("synchronisation interval S (updates)")
 
 
-def _title(results: StudyResults, group: tuple[str, str], laws: dict) -> str:
+def _title(results: StudyResults, group: tuple[str, str], laws: dict, inches: float) -> str:
     arm, model = group
-    head = f"{model}\n{results.arms.get(arm, arm)}"
+    lines = [f"{model}: {results.arms.get(arm, arm)}"]
     if not laws:
-        return f"{head}\nlaw (i): not fitted"
-    alpha = laws.get("alpha")
-    text = "no set of alpha" if alpha is None else f"alpha in {interval(alpha)}"
-    return f"{head}\nlaw (i): {laws['verdict']}; {text}"
+        lines.append("law (i): not fitted")
+    else:
+        alpha = laws.get("alpha")
+        lines.append(f"law (i): {laws['verdict']}")
+        unknown = alpha is None or alpha[0] is None and alpha[1] is None
+        lines.append(
+            "slope not bounded" if unknown else f"slope -alpha, alpha in {interval(alpha)}"
+        )
+    return "\n".join(wrapped(line, inches, 9) for line in lines)
 
 
 def _legend(figure, present: np.ndarray) -> None:
@@ -125,5 +134,7 @@ def _legend(figure, present: np.ndarray) -> None:
         for label in LABELS
         if label in present
     ]
-    handles.append(Line2D([], [], color=MUTED, linestyle="--", linewidth=1, label="S x lr constant (slope -1)"))
+    handles.append(
+        Line2D([], [], color=MUTED, linestyle="--", linewidth=1, label="S x lr constant (slope -1)")
+    )
     figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
-from collapse_laws.figures.canvas import Drawing, nothing, panels, say
+from collapse_laws.figures.canvas import Drawing, blocks, nothing, say, title
 from collapse_laws.figures.series import (
+    Run,
     collapse_handle,
     columns_drawn,
     group_title,
@@ -16,10 +20,9 @@ from collapse_laws.figures.series import (
     stack,
     tidy,
 )
-from collapse_laws.figures.theme import MUTED, rate_colours
+from collapse_laws.figures.theme import MUTED, points_for, rate_colours, thin
 from collapse_laws.results import StudyResults
 from collapse_laws.wording import number
-from matplotlib.lines import Line2D
 
 
 def draw_by_budget(results: StudyResults) -> Drawing:
@@ -32,37 +35,27 @@ def draw_by_budget(results: StudyResults) -> Drawing:
     groups = groups_drawn(results, notes)
     intervals = columns_drawn((run.cell["sync_interval"] for run in found), notes)
     colours = rate_colours(run.cell["lr"] for run in found)
-    figure, axes = panels(
-        len(groups), len(intervals), max(2.3, 9.6 / len(intervals)), 2.3, sharex=True, sharey=True
-    )
-    frames = []
-    for row, group in zip(axes, groups, strict=True):
+    width = max(2.3, 9.6 / len(intervals)) if len(intervals) > 1 else 6.4
+    titles = [group_title(results, *group) for group in groups]
+    figure, axes = blocks(titles, 1, len(intervals), width, 2.2, sharex=True, sharey=True)
+    points, frames = points_for(len(found)), []
+    for group, (row,) in zip(groups, axes, strict=True):
+        members = [run for run in found if (run.cell["arm"], run.cell["model"]) == group]
         for panel, interval in zip(row, intervals, strict=True):
-            here = [
-                run
-                for run in found
-                if (run.cell["arm"], run.cell["model"]) == group
-                and run.cell["sync_interval"] == interval
-            ]
-            frames += [_line(panel, run, colours) for run in here]
+            here = [run for run in members if run.cell["sync_interval"] == interval]
+            frames += [_line(panel, run, colours, points) for run in here]
+            title(panel, f"S = {interval}")
+            panel.set(xscale="log", ylim=(-0.03, 1.03), xlabel="sum of learning rates")
             if not here:
                 say(panel, "not run")
-            panel.set_title(f"S = {interval}")
-            panel.set_ylim(-0.03, 1.03)
         row[0].set_ylabel("reward")
-        row[0].set_title(
-            f"{group_title(results, *group)}\nS = {intervals[0]}", parse_math=False
-        )
-    for panel in axes[-1]:
-        panel.set_xscale("log")
-        panel.set_xlabel("sum of learning rates")
     grey = ("survived", Line2D([], [], color=MUTED, linewidth=1))
     legend(figure, colours, "lr", [grey, collapse_handle()], number)
     return Drawing(figure, stack(frames), notes=notes)
 
 
-def _line(panel, run, colours):
-    x, y = run.series("reward")
+def _line(panel: Axes, run: Run, colours: dict, points: int) -> pd.DataFrame:
+    x, y = thin(*run.series("reward"), points)
     budget = run.lr_budget
     spent = budget[np.minimum(x.astype(int), len(budget) - 1)]
     survived = run.cell["label"] == "survived"
@@ -76,4 +69,3 @@ def _line(panel, run, colours):
         at = float(run.cell["collapse_step"]) * run.cell["lr"]
         panel.plot([at], [0.0], marker="v", color=colour, markersize=7, clip_on=False, zorder=5)
     return tidy(run, "reward", x, y, lr_budget=spent)
-

@@ -109,7 +109,9 @@ def draw_seeds(results: StudyResults) -> Drawing:
         order = order[:: -(-len(order) // MAX_SETTINGS)]
     colours = category_colours(sorted({run.cell["seed"] for run in found}))
     columns = min(4, len(order))
-    figure, axes = panels(-(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.1, sharey=True)
+    figure, axes = panels(
+        -(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.1, sharey=True
+    )
     frames = []
     for panel, key in zip(axes.ravel(), order, strict=False):
         for run in settings[key]:
@@ -141,9 +143,13 @@ def draw_controls(results: StudyResults) -> Drawing:
         key: [run for run in found if (run.cell["arm"], run.cell["model"], run.cell["lr"]) == key]
         for key in order
     }
-    colours = category_colours(sorted({run.cell["sync_interval"] for here in members.values() for run in here}))
+    colours = category_colours(
+        sorted({run.cell["sync_interval"] for here in members.values() for run in here})
+    )
     columns = min(4, len(order))
-    figure, axes = panels(-(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.3, sharey=True)
+    figure, axes = panels(
+        -(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.3, sharey=True
+    )
     frames = []
     for panel, key in zip(axes.ravel(), order, strict=False):
         for run in members[key]:
@@ -169,9 +175,6 @@ def _plot(panel, run: Run, quantity: str, colour: str) -> pd.DataFrame:
         panel.set_ylim(-0.03, 1.03)
     if len(x):
         panel.plot(x, y, color=colour, linewidth=1.3, marker="." if len(x) < 3 else None)
-    if quantity == "reward" and run.cell["label"] == "collapsed":
-        at = reward_at(run, run.cell["collapse_index"])
-        mark_collapse(panel, run.cell, float(run.cell["collapse_step"]), at, colour)
+    if quantity == "reward":
+        mark_collapse(panel, run.cell, reward_at(run, run.cell["collapse_index"]), colour)
     return tidy(run, quantity, x, y)
-
-

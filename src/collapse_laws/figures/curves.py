@@ -1,13 +1,13 @@
 """Reward, gradient cosine and validation reward over learner updates (counterparts of Figures 1, 2 and 6).
 
-Cosine curves are averaged over equal runs of neighbouring updates where they are long; rewards are drawn batch by batch.
+A long curve is drawn as means over equal runs of neighbouring points.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from collapse_laws.figures.canvas import Drawing, nothing, panels, say, title
+from collapse_laws.figures.canvas import Drawing, blocks, nothing, panels, say, title
 from collapse_laws.figures.series import (
     QUANTITIES,
     Run,
@@ -23,7 +23,7 @@ from collapse_laws.figures.series import (
     stack,
     tidy,
 )
-from collapse_laws.figures.theme import MUTED, category_colours, rate_colours, thin
+from collapse_laws.figures.theme import MUTED, category_colours, points_for, rate_colours, thin
 from collapse_laws.results import StudyResults
 from collapse_laws.wording import number
 
@@ -40,45 +40,41 @@ def draw_curves(results: StudyResults) -> Drawing:
     groups = groups_drawn(results, notes)
     intervals = columns_drawn((run.cell["sync_interval"] for run in found), notes)
     colours = rate_colours(run.cell["lr"] for run in found)
-    rows = len(groups) * len(QUANTITIES)
-    figure, axes = panels(rows, len(intervals), max(2.3, 9.6 / len(intervals)), 1.55)
-    frames = []
-    for g, group in enumerate(groups):
+    width = max(2.3, 9.6 / len(intervals)) if len(intervals) > 1 else 6.4
+    titles = [group_title(results, *group) for group in groups]
+    figure, axes = blocks(
+        titles, len(QUANTITIES), len(intervals), width, 1.5, sharex="col", sharey="row"
+    )
+    points, frames = points_for(3 * len(found)), []
+    for group, block in zip(groups, axes, strict=True):
         members = [run for run in found if (run.cell["arm"], run.cell["model"]) == group]
-        for q, (quantity, words) in enumerate(QUANTITIES.items()):
-            for c, interval in enumerate(intervals):
-                panel = axes[3 * g + q, c]
+        for row, (quantity, words) in zip(block, QUANTITIES.items(), strict=True):
+            for panel, interval in zip(row, intervals, strict=True):
                 here = [run for run in members if run.cell["sync_interval"] == interval]
-                frames += [_line(panel, run, quantity, colours[run.cell["lr"]]) for run in here]
-                if not here and q == 0:
-                    say(panel, "not run")
-                _dress(panel, quantity, words if c == 0 else "", last=q == 2)
-                if q == 0:
-                    title(panel, f"S = {interval}")
-        if len(groups) > 1 or True:
-            first = axes[3 * g, 0]
-            first.set_title(
-                f"{group_title(results, *group)}\nS = {intervals[0]}", parse_math=False, fontsize=10
-            )
+                frames += [_line(panel, run, quantity, colours, points) for run in here]
+                _dress(panel, quantity, words if panel is row[0] else "")
+                if not here:
+                    say(panel, "not run" if quantity == "reward" else "")
+        for panel, interval in zip(block[0], intervals, strict=True):
+            title(panel, f"S = {interval}")
+        for panel in block[-1]:
+            panel.set_xlabel("learner updates")
     legend(figure, colours, "lr", [collapse_handle()], number)
     return Drawing(figure, stack(frames), notes=notes)
 
 
-def _line(panel, run: Run, quantity: str, colour: str):
-    x, y = run.series(quantity)
-    drawn = thin(x, y) if quantity == "cosine" else (x, y)
-    if len(drawn[0]):
-        marker = "." if len(drawn[0]) < 3 else None
-        panel.plot(*drawn, color=colour, linewidth=1.3, marker=marker, alpha=0.9)
-    if quantity == "reward" and run.cell["label"] == "collapsed":
-        at = reward_at(run, run.cell["collapse_index"])
-        mark_collapse(panel, run.cell, float(run.cell["collapse_step"]), at, colour)
-    return tidy(run, quantity, *drawn)
+def _line(panel, run: Run, quantity: str, colours: dict, points: int):
+    colour = colours[run.cell["lr"]]
+    x, y = thin(*run.series(quantity), points)
+    if len(x):
+        panel.plot(x, y, color=colour, linewidth=1.3, marker="." if len(x) < 3 else None, alpha=0.9)
+    if quantity == "reward":
+        mark_collapse(panel, run.cell, reward_at(run, run.cell["collapse_index"]), colour)
+    return tidy(run, quantity, x, y)
 
 
-def _dress(panel, quantity: str, words: str, last: bool) -> None:
+def _dress(panel, quantity: str, words: str) -> None:
     panel.set_ylabel(words)
-    panel.set_xlabel("learner updates" if last else "")
     if quantity == "cosine":
         panel.axhline(0, color=MUTED, linewidth=0.8)
     else:
@@ -108,7 +104,9 @@ def draw_long_horizon(results: StudyResults) -> Drawing:
             x, y = run.series(quantity)
             x, y = thin(x, y, 120)
             clock = x * run.cell["lr"] / run.cell["reference_lr_budget"]
-            panel.plot(clock, y, color=colours[run.cell["sync_interval"]], linewidth=1.1, alpha=0.85)
+            panel.plot(
+                clock, y, color=colours[run.cell["sync_interval"]], linewidth=1.1, alpha=0.85
+            )
             frames.append(tidy(run, quantity, x, y, reference_clocks=clock))
         for at in (1, 2):
             panel.axvline(at, color=MUTED, linewidth=1, linestyle=":" if at == 2 else "--")
@@ -116,7 +114,9 @@ def draw_long_horizon(results: StudyResults) -> Drawing:
         panel.set_xlabel("time in reference clocks c2/lr")
         if quantity != "cosine":
             panel.set_ylim(-0.03, 1.03)
-        if quantity == "cosine" and not any(np.isfinite(f["value"]).any() for f in frames[-len(found) :]):
+        if quantity == "cosine" and not any(
+            np.isfinite(f["value"]).any() for f in frames[-len(found) :]
+        ):
             say(panel, "not recorded")
     legend(figure, colours, "S =")
     return Drawing(figure, stack(frames), notes=notes)

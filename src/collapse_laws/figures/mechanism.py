@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from collapse_laws.figures.canvas import Drawing, nothing, panels, say, title
+from collapse_laws.figures.canvas import Drawing, blocks, nothing, say, title
 from collapse_laws.figures.series import Run, group_title, groups_drawn, runs, stack
 from collapse_laws.figures.theme import MUTED, category_colours, thin
 from collapse_laws.results import LABELS, StudyResults
@@ -34,16 +34,12 @@ def draw_mechanism(results: StudyResults) -> Drawing:
     members = {group: found for group, found in members.items() if found}
     if not members:
         return nothing("No run record of this study is on this machine.")
-    figure, axes = panels(2 * len(members), 3, 3.4, 2.5)
+    titles = [group_title(results, *group) for group in members]
+    figure, axes = blocks(titles, 2, 3, 3.4, 2.2)
     frames = []
-    for g, (group, found) in enumerate(members.items()):
-        block = axes[2 * g : 2 * g + 2].ravel()
-        for panel, (name, draw) in zip(block, _PANELS.items(), strict=True):
+    for found, block in zip(members.values(), axes, strict=True):
+        for panel, (name, draw) in zip(block.ravel(), _PANELS.items(), strict=True):
             frames += draw(panel, name, found)
-        first = block[0]
-        first.set_title(
-            f"{group_title(results, *group)}\n{first.get_title(loc='left')}", parse_math=False
-        )
     present = [
         label
         for label in LABELS
@@ -129,7 +125,8 @@ def _by_lag(panel: Axes, name: str, found: list[Run]) -> list[pd.DataFrame]:
 
     frames = _lines(panel, name, found, points)
     title(panel, "Divergence from the snapshot")
-    panel.set(xlabel="lag (updates)", ylabel="KL to behaviour" if frames else "")
+    if frames:
+        panel.set(xlabel="lag (updates)", ylabel="KL to behaviour")
     return frames
 
 

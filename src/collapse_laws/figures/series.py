@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from collapse_laws.figures.canvas import title
 from collapse_laws.figures.theme import MUTED
 from collapse_laws.results import StudyResults
 from collapse_laws.runrecord import RunRecord
@@ -19,6 +18,7 @@ from collapse_laws.wording import WORDS, number
 
 MAX_GROUPS = 6  # groups of one (arm, model) in one figure
 MAX_COLUMNS = 6
+WINDOW_UPDATES = 8  # as the collapse criterion averages
 QUANTITIES = {
     "reward": "reward",
     "cosine": "gradient cosine",
@@ -39,14 +39,22 @@ class Run:
         return np.concatenate([[0.0], np.cumsum(self.record.steps["lr"].to_numpy())])
 
     def series(self, quantity: str) -> tuple[np.ndarray, np.ndarray]:
-        """Learner updates and values of one of QUANTITIES, invalid points left out."""
+        """Learner updates and values of one of QUANTITIES, invalid points left out.
+
+        With S < 8 rewards are means over batches that span 8 updates, so that every S shows as many rollouts a point.
+        """
         frame, x, y = {
             "reward": (self.record.snapshots, "t", "reward_mean"),
             "cosine": (self.record.steps, "t", "grad_cos"),
             "validation": (self.record.snapshots, "t", "validation_reward"),
         }[quantity]
         kept = frame[[x, y]].dropna()
-        return kept[x].to_numpy(dtype=float), kept[y].to_numpy(dtype=float)
+        t, value = kept[x].to_numpy(dtype=float), kept[y].to_numpy(dtype=float)
+        window = -(-WINDOW_UPDATES // self.cell["sync_interval"]) if quantity == "reward" else 1
+        if window == 1 or len(t) < 2 * window:
+            return t, value
+        whole = len(t) // window * window
+        return t[:whole:window], value[:whole].reshape(-1, window).mean(axis=1)
 
 
 def runs(results: StudyResults, cells: pd.DataFrame) -> list[Run]:
@@ -100,13 +108,19 @@ def legend(
     text=str,
 ) -> None:
     """One legend under the figure: a line for each colour, then marks with their words."""
-    handles = [Line2D([], [], color=colour, label=f"{heading} {text(value)}") for value, colour in colours.items()]
+    handles = [
+        Line2D([], [], color=colour, label=f"{heading} {text(value)}")
+        for value, colour in colours.items()
+    ]
     for words, handle in styles:
         handle.set_label(words)
         handles.append(handle)
     if handles:
         figure.legend(
-            handles=handles, loc="outside lower center", ncols=min(len(handles), 6), handlelength=1.6
+            handles=handles,
+            loc="outside lower center",
+            ncols=min(len(handles), 6),
+            handlelength=1.6,
         )
 
 
@@ -114,9 +128,10 @@ def collapse_handle() -> tuple[str, Line2D]:
     return "collapse", Line2D([], [], marker="v", linestyle="none", color=MUTED, markersize=7)
 
 
-def mark_collapse(axes: Axes, cell: pd.Series, x: float, y: float, colour: str) -> None:
-    """A triangle at a run's collapse."""
+def mark_collapse(axes: Axes, cell: pd.Series, y: float, colour: str) -> None:
+    """A triangle at a run's collapse, at reward `y`; nothing for a run that did not collapse."""
     if cell["label"] == "collapsed":
+        x = float(cell["collapse_step"])
         axes.plot([x], [y], marker="v", color=colour, markersize=7, linestyle="none", zorder=4)
 
 
@@ -125,7 +140,9 @@ def describe(cell: pd.Series) -> str:
     text = f"S={cell['sync_interval']}, lr={number(cell['lr'])}, seed {cell['seed']}: "
     text += WORDS[cell["label"]]
     if cell["label"] == "collapsed":
-        text += f" at M={cell['collapse_index']}, onset in ({cell['onset_low']}, {cell['onset_high']}]"
+        text += (
+            f" at M={cell['collapse_index']}, onset in ({cell['onset_low']}, {cell['onset_high']}]"
+        )
     elif pd.notna(cell["updates"]):
         text += f", {cell['updates']} updates"
     if cell["label"] == "oscillating":
@@ -151,14 +168,3 @@ def reward_at(run: Run, index: object) -> float:
     rows = run.record.snapshots
     rows = rows[rows["M"] == index]
     return float(rows["reward_mean"].iloc[0]) if len(rows) else float("nan")
-
-
-def share_limits(axes: np.ndarray, low: float = 0.0, high: float = 1.0) -> None:
-    """The same vertical range on every panel, wide enough for rewards from 0 to 1."""
-    for panel in axes.ravel():
-        panel.set_ylim(low - 0.03, high + 0.03)
-
-
-def heading(axes: Axes, text: str) -> None:
-    """A bold line over a row of panels that belong to one group."""
-    title(axes, text, fontweight="bold", pad=22)

@@ -31,6 +31,7 @@ _CATEGORIES = (
 MARKERS = "osD^vPX<>"
 _STEPS = 16  # colours of the learning-rate scale
 
+
 @cache
 def _rate_twins() -> tuple[tuple[str, str], ...]:
     scale = matplotlib.colormaps["viridis"]
@@ -108,7 +109,14 @@ def set_theme() -> None:
     )
 
 
-def thin(x: Sequence[float], y: Sequence[float], points: int = 160) -> tuple[np.ndarray, np.ndarray]:
+def points_for(lines: int) -> int:
+    """Points to draw of each of so many lines, so that a figure stays small: from 20 to 160."""
+    return int(np.clip(24_000 / max(lines, 1), 20, 160))
+
+
+def thin(
+    x: Sequence[float], y: Sequence[float], points: int = 160
+) -> tuple[np.ndarray, np.ndarray]:
     """At most `points` points of a curve: means of equal runs of neighbours; a short curve as it is."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     keep = np.isfinite(x) & np.isfinite(y)

@@ -25,7 +25,9 @@ def draw_traces(results: StudyResults) -> Drawing:
     """Reward of each rollout batch over the reward of each learner batch, one panel for each (arm, model, S, lr)."""
     notes: list[str] = []
     wanted, total = _chosen(results)
-    cells = results.cells[[key in wanted for key in results.cells[AXES].itertuples(index=False, name=None)]]
+    cells = results.cells[
+        [key in wanted for key in results.cells[AXES].itertuples(index=False, name=None)]
+    ]
     found = runs(results, cells)
     if not found:
         return nothing("No run record of this study is on this machine.")
@@ -77,7 +79,5 @@ def _trace(panel, run: Run, colour: str):
     panel.plot(*thin(steps["t"], steps["reward_mean"], 80), color=MUTED, linewidth=0.6, alpha=0.6)
     x, y = run.series("reward")
     panel.plot(*thin(x, y, 80), color=colour, linewidth=1.2, marker="." if len(x) < 3 else None)
-    if run.cell["label"] == "collapsed":
-        at = reward_at(run, run.cell["collapse_index"])
-        mark_collapse(panel, run.cell, float(run.cell["collapse_step"]), at, colour)
+    mark_collapse(panel, run.cell, reward_at(run, run.cell["collapse_index"]), colour)
     return tidy(run, "reward", x, y)
