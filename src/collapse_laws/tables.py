@@ -163,7 +163,10 @@ def counts_table(results: StudyResults) -> Table:
         found = counts(results, arm, model)
         rows.append({"arm": arm, "model": model, **{WORDS[k]: str(v) for k, v in found.items()}})
     display = pd.DataFrame(rows).astype(str)
-    notes = tuple(f"{WORDS[label]}: {MEANINGS[label]}" for label in LABELS)
+    present = [label for label, found in counts(results).items() if found]
+    notes = tuple(f"{WORDS[label]}: {MEANINGS[label]}." for label in present)
+    if results.published:
+        notes = ("Labels as the paper gives them.",)
     return Table("counts", "Outcomes", "Planned cells by outcome.", display, display, notes)
 
 

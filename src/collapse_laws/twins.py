@@ -16,7 +16,7 @@ import pandas as pd
 from collapse_laws.results import PUBLISHED, StudyResults, read_json
 from collapse_laws.results_published import load_published
 from collapse_laws.tables import Table, entry
-from collapse_laws.wording import SCALES, interval, number
+from collapse_laws.wording import interval, number
 
 MARKS = {
     "=": "same",
@@ -27,6 +27,7 @@ MARKS = {
 }
 MARKS_NOTE = "Marks: " + ", ".join(f"{mark} {text}" for mark, text in MARKS.items()) + "."
 HOLDS = {"holds": "yes", "refuted": "no", "not decided by these data": "not decided"}
+PAPER = "paper, as published"
 Ends = Sequence[float | None] | None
 
 
@@ -138,11 +139,11 @@ def _runs(
 def law_rows(results: StudyResults, paper: StudyResults | None) -> list[dict[str, str]]:
     """One row for each law and group: what the law asks, the set here, whether it holds; then the paper's sets."""
     rows = []
-    for source, label in ((results, SCALES[results.scale]), (paper, "the paper's tables")):
+    for source, label in ((results, results.scale), (paper, PAPER)):
         if source is None or (source is paper and results.published):
             continue
         for group in (source.laws or {}).get("groups", []):
-            rows += _group_rows(group, "the paper's tables" if source.published else label)
+            rows += _group_rows(group, PAPER if source.published else label)
     return rows
 
 
@@ -156,11 +157,11 @@ def _group_rows(group: dict[str, Any], scale: str) -> list[dict[str, str]]:
     )
     return [
         {
-            **head, "law": "(i) boundary ~ S^-alpha, alpha = 1", "set found": interval(boundary["alpha"]),
+            **head, "law": "(i) alpha = 1", "set found": interval(boundary["alpha"]),
             "other evidence": f"S x lr: {bracket}", "law holds?": HOLDS[boundary["verdict"]],
         },
         {
-            **head, "law": "(ii) t ~ lr^-b S^c, b = 1, c = 0",
+            **head, "law": "(ii) b = 1, c = 0",
             "set found": f"b {interval(clock['b'])}, c {interval(clock['c'])}",
             "other evidence": f"c2: {interval(clock['c2'], '(]')}", "law holds?": HOLDS[clock["verdict"]],
         },
@@ -171,6 +172,8 @@ def _laws(results: StudyResults, paper: StudyResults | None) -> Table:
     columns = ["scale", "arm", "model", "law", "set found", "other evidence", "law holds?"]
     frame = pd.DataFrame(law_rows(results, paper), columns=columns)
     notes = [
+        "Law (i): the largest stable rate goes as S^-alpha. Law (ii): the onset goes as lr^-b S^c; c2 is the budget "
+        "t x lr that all onset intervals share.",
         "A set is the hull of the exact feasible set and the 95% profile set; the law holds where the set lies "
         "within 0.1 of what it asks, and is refuted where the set misses that.",
     ]

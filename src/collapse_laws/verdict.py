@@ -61,13 +61,23 @@ def _boundary(laws: dict[str, Any]) -> str:
         )
     else:
         first = f"Runs survived up to S x lr = {number(low)} and collapsed from {number(high)}"
-    return f"{first}. {_because(boundary['reason'], boundary['alpha'], 'alpha')}{_sustained(laws)}"
+    return f"{first}. {_because(boundary)}{_sustained(laws)}"
 
 
-def _because(reason: str, ends: Any, name: str) -> str:
-    if ends is None or (ends[0] is None and ends[1] is None):
-        return reason if ends is None else f"The runs set no bound on {name}."
-    return f"{reason[0].upper()}{reason[1:]}"
+def _because(boundary: dict[str, Any]) -> str:
+    ends = boundary["alpha"]
+    if ends is None:
+        return boundary["reason"]
+    if ends[0] is None and ends[1] is None:
+        return "These runs set no bound on the exponent alpha."
+    return f"The exponent alpha lies in {interval(ends)}; the law asks for 1, {_inside(ends, 1.0)}."
+
+
+def _inside(ends: Any, target: float) -> str:
+    low, high = ends
+    if (low is None or low <= target) and (high is None or target <= high):
+        return "which is inside"
+    return "which is outside"
 
 
 def _sustained(laws: dict[str, Any]) -> str:
@@ -96,7 +106,13 @@ def _clock(laws: dict[str, Any]) -> str:
     first = f"The onset intervals of {plural(clock['runs'], 'collapsed run')} " + (
         f"share a budget c2 in {interval(c2, '(]')}" if c2 else "share no common budget c2"
     )
-    return f"{first}. {clock['reason'][0].upper()}{clock['reason'][1:]}"
+    b, c = clock["b"], clock["c"]
+    if b is None or c is None:
+        return f"{first}. They allow no statement on the exponents b and c."
+    return (
+        f"{first}. The exponent of 1/lr lies in {interval(b)} (asked: 1, {_inside(b, 1.0)}), that of S in "
+        f"{interval(c)} (asked: 0, {_inside(c, 0.0)})."
+    )
 
 
 def not_run_text(results: StudyResults) -> str:

@@ -157,6 +157,7 @@ def make_study(
     onset: Onset = onset_by_the_laws,
     without: Callable[[Cell], bool] = lambda cell: False,
     records: bool = True,
+    stride: int = 1,
     **axes,
 ) -> Path:
     """A whole synthetic study under `root`; returns its params.yaml. Cells for which `without` is true are not run."""
@@ -165,7 +166,7 @@ def make_study(
     for cell in study.planned:
         if without(cell):
             continue
-        write_record(root, cell, onset(cell))
+        write_record(root, cell, onset(cell), stride)
         write_outcome(root, cell)
         if not records:
             shutil.rmtree(root / "runs" / cell.study / cell.name)

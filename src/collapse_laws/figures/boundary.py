@@ -99,17 +99,17 @@ def _axes(panel: Axes, cells: pd.DataFrame) -> None:
     intervals = sorted(cells["sync_interval"].unique())
     panel.xaxis.set_major_locator(FixedLocator([float(np.log2(s)) for s in intervals]))
     panel.set_xticklabels([str(s) for s in intervals])
-    rates = sorted(cells["lr"].unique())
-    rates = (
-        rates
-        if len(rates) <= 10
-        else list(np.array(rates)[np.linspace(0, len(rates) - 1, 8).astype(int)])
-    )
+    every = sorted(cells["lr"].unique(), reverse=True)
+    apart = (np.log(every[0]) - np.log(every[-1])) / 14  # labels closer than this would overlap
+    rates = every[:1]
+    for rate in every[1:]:
+        if np.log(rates[-1]) - np.log(rate) >= apart:
+            rates.append(rate)
     panel.yaxis.set_major_locator(FixedLocator(rates))
     panel.yaxis.set_minor_locator(NullLocator())
     panel.set_yticklabels([number(rate) for rate in rates])
     panel.set_xlim(cells["x"].min() - 0.5, cells["x"].max() + 0.5)
-    panel.set_ylim(min(rates) / 1.6, max(rates) * 1.6)
+    panel.set_ylim(every[-1] / 1.6, every[0] * 1.6)
     panel.set_xlabel("synchronisation interval S (updates)")
 
 
