@@ -5,16 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from report_synthetic import make_study, onset_by_the_laws
-
-from collapse_laws.cli import main
-
-
-def write_everything(params: Path, study: str = "proxy") -> Path:
-    """Tables, figures and the page of a study; returns the page."""
-    for command in ("tables", "figures", "report"):
-        assert main([command, "--params", str(params), "--study", study]) == 0
-    return params.parent / "reports" / study / "index.html"
+from report_synthetic import make_study, onset_by_the_laws, write_everything
 
 
 @pytest.fixture(scope="session")

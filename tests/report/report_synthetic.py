@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from collapse_laws.cli import main
 from collapse_laws.laws.results import cell_path, cell_result, laws_path, laws_result
 from collapse_laws.runrecord import RunWriter, finish, read_run, write_json
 from collapse_laws.study import Cell, load_study
@@ -184,3 +185,10 @@ def write_laws(root: Path, params: Path) -> None:
     }
     planned = [(cell.arm, cell.model, cell.name) for cell in study.planned]
     write_json(root / laws_path(study.name), laws_result(study.name, study.scale, planned, found))
+
+
+def write_everything(params: Path, study: str = "proxy") -> Path:
+    """Tables, figures and the page of a study; returns the page."""
+    for command in ("tables", "figures", "report"):
+        assert main([command, "--params", str(params), "--study", study]) == 0
+    return params.parent / "reports" / study / "index.html"

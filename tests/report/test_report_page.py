@@ -8,8 +8,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from conftest import write_everything
-from report_synthetic import make_study, never
+from report_synthetic import make_study, never, write_everything
 
 from collapse_laws.cli import main
 from collapse_laws.report import page
