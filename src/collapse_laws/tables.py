@@ -66,7 +66,7 @@ def table1(results: StudyResults) -> Table:
     tidy["sync_lr_product"] = tidy["sync_interval"] * tidy["lr"]
     tidy["onset_lr_budget"] = tidy["onset_high"].astype("Float64") * tidy["lr"]
     shown = cells.assign(says=[entry(cell) for _, cell in cells.iterrows()])
-    index = ["arm", "surrogate", "model", "sync_interval", "seed"]
+    index = ["arm", "model", "sync_interval", "seed"]
     wide = shown.pivot_table(
         index=index, columns="lr", values="says", aggfunc="first", sort=False, fill_value=""
     )
@@ -76,15 +76,16 @@ def table1(results: StudyResults) -> Table:
     )
     wide.columns = [f"lr {number(rate)}" for rate in wide.columns]
     display = wide.reset_index().rename(columns={"sync_interval": "S"}).astype(str)
-    if display["arm"].nunique() == 1 and results.published:
-        display = display.drop(columns=["arm", "surrogate"])
     return Table(
         "table1",
         "Table 1. Where each run collapsed",
         f"{results.title}. Scale: {SCALES[results.scale]}.",
         display,
         tidy,
-        tuple(note for note in ENTRIES if _used(note, shown["says"])),
+        (
+            *(f"{arm}: {results.arms[arm]}." for arm in dict.fromkeys(cells["arm"])),
+            *(note for note in ENTRIES if _used(note, shown["says"])),
+        ),
     )
 
 

@@ -98,11 +98,7 @@ def say(axes: Axes, text: str) -> None:
         0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED,
         fontsize=9, wrap=True, parse_math=False,
     )  # fmt: skip
-    axes.grid(False)
-    axes.set(xlabel="", ylabel="")
-    axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False, which="both")
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.set_axis_off()
 
 
 def save(drawing: Drawing, directory: Path, name: str) -> None:
