@@ -68,8 +68,7 @@ def write_params(
     schema = root / "workflow" / "schemas"
     schema.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "workflow/schemas/params.schema.yaml", schema)
-    if (ROOT / "reference").is_dir():
-        shutil.copytree(ROOT / "reference", root / "reference", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "reference", root / "reference", dirs_exist_ok=True)
     path = root / "params.yaml"
     path.write_text(yaml.safe_dump(params, sort_keys=False))
     return path
