@@ -24,7 +24,7 @@ from collapse_laws.figures.palette import dark_twins
 from collapse_laws.render import TEMPLATES, environment, html_fragment, write_text
 from collapse_laws.results import StudyResults, read_json
 from collapse_laws.svg import inline, stylesheet
-from collapse_laws.tables import Table, counts_table, runs_table, table1, table3
+from collapse_laws.tables import Table, counts_table, runs_table, sensitivity_table, table1, table3
 from collapse_laws.twins import table1_twin, table3_twin
 from collapse_laws.verdict import LAWS, not_run_text, verdicts
 from collapse_laws.wording import SCALES
@@ -119,6 +119,7 @@ def _tables(results: StudyResults) -> dict[str, list[dict]]:
     if not results.published:
         found["configuration"] = [table2(results, composed_rows(results))]
         found["evaluation"] = _evaluations(results)
+        found["sensitivity"] = [sensitivity_table(results)]
         found["provenance"].append(_left_out(results))
     return {
         section: [

@@ -8,7 +8,6 @@ lasting onset are separate columns. A planned cell that was not run is `-`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -171,6 +170,28 @@ def counts_table(results: StudyResults) -> Table:
     return Table("counts", "Outcomes", "Planned cells by outcome.", display, display, notes)
 
 
+def sensitivity_table(results: StudyResults) -> Table:
+    """How many runs keep label and index when the criterion's rho changes, by group."""
+    rows = [
+        {"arm": group["arm"], "model": group["model"], **row}
+        for group in (results.laws or {}).get("groups", [])
+        for row in group.get("sensitivity", [])
+    ]
+    names = {
+        "rho": "rho", "runs": "runs", "collapsed": "collapsed",
+        "same_label": "same label as declared", "same_index": "same index M as declared",
+    }  # fmt: skip
+    tidy = pd.DataFrame(rows, columns=["arm", "model", *names])
+    display = tidy.rename(columns=names).astype(str)
+    return Table(
+        "sensitivity",
+        "Sensitivity of Table 1 to the criterion",
+        "Runs by group when the threshold rho replaces the declared 0.5.",
+        display,
+        tidy,
+    )
+
+
 def runs_table(results: StudyResults) -> Table:
     """What made each record: stop reason, wall time, digests, versions, hardware."""
     rows = []
@@ -198,11 +219,6 @@ def runs_table(results: StudyResults) -> Table:
 
 def _words(values: dict) -> str:
     return ", ".join(f"{k} {v}" for k, v in (values or {}).items() if v is not None) or "-"
-
-
-def shared_values(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
-    """Columns that hold one value in all rows, to be said once."""
-    return {c: str(table[c].iloc[0]) for c in columns if len(table) and table[c].nunique() == 1}
 
 
 def text_of(value: object) -> str:

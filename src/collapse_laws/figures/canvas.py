@@ -19,9 +19,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from collapse_laws.figures.theme import INK, MUTED, set_theme
+from collapse_laws.wording import number
 
 _PATH = re.compile(r' d="([^"]*)"')
 _LONG = re.compile(r"(\d+\.\d\d)\d+")
@@ -85,6 +88,15 @@ def blocks(
 def wrapped(text: str, inches: float, size: float = 10) -> str:
     """The text in lines that fit a width, each at least one word long."""
     return "\n".join(textwrap.wrap(text, max(12, int(inches * 72 / (0.56 * size)))) or [""])
+
+
+def plain_ticks(axis: Axis, low: float, high: float) -> None:
+    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten as plain numbers; fewer over a wide range."""
+    steps = (1, 2, 5) if high / low < 60 else (1, 3) if high / low < 400 else (1,)
+    powers = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
+    axis.set_major_locator(FixedLocator([m * 10.0**p for p in powers for m in steps]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: number(value))
 
 
 def title(axes: Axes, text: str, **options) -> None:

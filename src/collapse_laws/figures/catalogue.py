@@ -113,7 +113,8 @@ CATALOGUE = (
         "Mechanism",
         "Displacement from the start against the sum of learning rates (slope 1: coherent drift) and against "
         "the root of the sum of their squares (slope 1: diffusion); divergence from the behaviour snapshot "
-        "and clipped tokens by lag; size of the applied update.",
+        "by lag; cosine of the stale part of the field with the distance from the snapshot (above 0 it pushes "
+        "on); size of that part against the distance; size of the applied update.",
     ),
     FigureSpec(
         "sensitivity",
