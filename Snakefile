@@ -1,9 +1,9 @@
 """From params.yaml to Tables 1 to 3, figures and one page: every rule runs one command of `collapse-laws`.
 
-    snakemake --cores all                                    # the active study, to its report
-    snakemake --cores all results/table1.csv --config study=smoke
-    snakemake --cores all runs/proxy/CELL/run.json           # one cell, of whatever study
-    snakemake --profile slurm results/table1.csv --config study=paper
+snakemake --cores all                                    # the active study, to its report
+snakemake --cores all results/table1.csv --config study=smoke
+snakemake --cores all runs/proxy/CELL/run.json           # one cell, of whatever study
+snakemake --profile slurm results/table1.csv --config study=paper
 """
 
 from snakemake.utils import min_version

@@ -21,6 +21,7 @@ import jsonschema
 import yaml
 
 from collapse_laws.errors import UserError
+from collapse_laws.fingerprint import ENTRY_MODULES, training_fingerprint
 from collapse_laws.runrecord import settings_digest
 
 PARAMS = Path("params.yaml")
@@ -289,8 +290,9 @@ def recorded_cells(params: Mapping[str, Any], name: str) -> list[Cell]:
     return [load_study(params, name).cell(cell) for cell in recorded]
 
 
-def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """What DVC makes its stages of: every recorded cell with its axes and digest, and the starting models they need."""
+def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What DVC makes its stages of: every recorded cell with its axes and digest, the starting models they need, and the
+    fingerprint of each trainer's source."""
     cells: dict[str, dict[str, Any]] = {}
     models: dict[str, dict[str, Any]] = {}
     for name in study_names(params):
@@ -310,4 +312,5 @@ def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any
                     "model": cell.model,
                     "settings": settings_digest(cell.settings["model"]),
                 }
-    return {"models": models, "cells": cells}
+    source = {trainer: training_fingerprint(trainer) for trainer in ENTRY_MODULES}
+    return {"source": source, "models": models, "cells": cells}

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 from collapse_laws.errors import UserError
-from collapse_laws.figures.catalogue import figure_names
 from collapse_laws.fingerprint import is_current, training_fingerprint
 from collapse_laws.study import CELL_PATTERN, load_params, load_study, study_names
 
@@ -96,11 +95,12 @@ CHANGED = "work/settings-or-source-changed"
 def mark_changed(output):
     """Make CHANGED newer than `output` and unlike any earlier CHANGED (Snakemake compares small files by content)."""
     mark = Path(CHANGED)
+    times = [os.path.getmtime(path) for path in (CHANGED, output) if os.path.exists(path)]
+    newest = max(times, default=0.0)
     mark.parent.mkdir(exist_ok=True)
     mark.write_text(f"{time.time_ns()} {output}\n", encoding="utf-8")
-    if os.path.exists(output):
-        newer = max(time.time(), os.path.getmtime(output) + 1)
-        os.utime(mark, (newer, newer))
+    if newest >= mark.stat().st_mtime:  # pulled files may bear any time, the future's too
+        os.utime(mark, (newest + 1, newest + 1))
 
 
 def by_device(cpu, gpu, verl):
@@ -108,8 +108,6 @@ def by_device(cpu, gpu, verl):
 
     def choose(wildcards):
         cell = cell_of(wildcards)
-        return (
-            verl if cell.trainer == "verl" else gpu if cell.device == "cuda" else cpu
-        )
+        return verl if cell.trainer == "verl" else gpu if cell.device == "cuda" else cpu
 
     return choose

@@ -10,7 +10,9 @@ def starting_point(wildcards):
     """
     cell = cell_of(wildcards)
     current = record_is_current(wildcards.study, wildcards.cell)
-    start = Path("data/ready.json" if cell.trainer == "verl" else model_json(wildcards, cell))
+    start = Path(
+        "data/ready.json" if cell.trainer == "verl" else model_json(wildcards, cell)
+    )
     if not current:
         mark_changed(run_json(cell))
     elif not os.path.exists(CHANGED):
