@@ -95,11 +95,15 @@ CHANGED = "work/settings-or-source-changed"
 def mark_changed(output):
     """Make CHANGED newer than `output` and unlike any earlier CHANGED (Snakemake compares small files by content)."""
     mark = Path(CHANGED)
-    times = [os.path.getmtime(path) for path in (CHANGED, output) if os.path.exists(path)]
+    times = [
+        os.path.getmtime(path) for path in (CHANGED, output) if os.path.exists(path)
+    ]
     newest = max(times, default=0.0)
     mark.parent.mkdir(exist_ok=True)
     mark.write_text(f"{time.time_ns()} {output}\n", encoding="utf-8")
-    if newest >= mark.stat().st_mtime:  # pulled files may bear any time, the future's too
+    if (
+        newest >= mark.stat().st_mtime
+    ):  # pulled files may bear any time, the future's too
         os.utime(mark, (newest + 1, newest + 1))
 
 
