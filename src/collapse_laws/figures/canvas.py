@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -65,6 +67,26 @@ def panels(
     return figure, axes
 
 
+def blocks(
+    titles: Sequence[str], rows: int, columns: int, width: float, height: float, **options
+) -> tuple[Figure, list[np.ndarray]]:
+    """A grid of axes [rows, columns] under each title, the blocks below each other."""
+    set_theme()
+    tall = height * rows + 0.3
+    figure = plt.figure(figsize=(width * columns, tall * len(titles) + 0.4), layout="constrained")
+    parts = figure.subfigures(len(titles), 1, squeeze=False)[:, 0]
+    axes = []
+    for part, text in zip(parts, titles, strict=True):
+        part.suptitle(text, x=0.005, ha="left", fontsize=10.5, fontweight="bold", parse_math=False)
+        axes.append(part.subplots(rows, columns, squeeze=False, **options))
+    return figure, axes
+
+
+def wrapped(text: str, inches: float, size: float = 10) -> str:
+    """The text in lines that fit a width, each at least one word long."""
+    return "\n".join(textwrap.wrap(text, max(12, int(inches * 72 / (0.56 * size)))) or [""])
+
+
 def title(axes: Axes, text: str, **options) -> None:
     """A left-aligned title in which no character means mathematics."""
     axes.set_title(text, parse_math=False, **options)
@@ -77,14 +99,18 @@ def say(axes: Axes, text: str) -> None:
         fontsize=9, wrap=True, parse_math=False,
     )  # fmt: skip
     axes.grid(False)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xlabel="", ylabel="")
+    axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False, which="both")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
 
 
 def save(drawing: Drawing, directory: Path, name: str) -> None:
     """Write <directory>/<name>.{svg,pdf,png,csv} and close the figure."""
     directory.mkdir(parents=True, exist_ok=True)
     figure = drawing.figure
+    figure.canvas.draw()  # lays the panels out, once for all formats
+    figure.set_layout_engine("none")
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     _write(directory / f"{name}.svg", _svg(buffer.getvalue(), drawing.tips).encode())

@@ -8,64 +8,30 @@ by shape what a colour says, so no verdict hangs on colour alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 
 import matplotlib
 import numpy as np
-import pandas as pd
 import seaborn as sns
-from matplotlib.colors import to_hex
+
+from collapse_laws.figures.palette import BAND, CATEGORIES, GRID, INK, MUTED, RATES
 
 matplotlib.use("Agg")
 
-INK, MUTED, GRID, BAND = "#1f2430", "#6a7280", "#d9dde3", "#e9edf5"
-_TWINS = {INK: "#e8eaed", MUTED: "#9aa3af", GRID: "#3a414d", BAND: "#262d3a", "#ffffff": "#14171c"}
-# Okabe-Ito, the yellow left out; second entries are for a dark ground
-_CATEGORIES = (
-    ("#0072b2", "#56b4e9"),
-    ("#d55e00", "#f0894a"),
-    ("#007a5a", "#1fc496"),
-    ("#b0588f", "#e08cc0"),
-    ("#946a00", "#e69f00"),
-    ("#4b5563", "#b7bec9"),
-)
+__all__ = ["BAND", "GRID", "INK", "MUTED"]  # drawing modules take these from here
 MARKERS = "osD^vPX<>"
-_STEPS = 16  # colours of the learning-rate scale
-
-WORDS = {
-    "collapsed": "collapsed",
-    "oscillating": "oscillating",
-    "survived": "survived",
-    "undecided": "undecided (ended too early)",
-    "no_signal": "no signal",
-    "failed": "failed",
-    "not_run": "not run",
-}
-
-
-@cache
-def _rate_twins() -> tuple[tuple[str, str], ...]:
-    scale = matplotlib.colormaps["viridis"]
-    light, dark = np.linspace(0.0, 0.78, _STEPS), np.linspace(0.36, 1.0, _STEPS)
-    return tuple((to_hex(scale(a)), to_hex(scale(b))) for a, b in zip(light, dark, strict=True))
-
-
-def dark_twins() -> dict[str, str]:
-    """Colour on a light page -> colour on a dark page, for every colour that a figure may use."""
-    return {**_TWINS, **dict(_CATEGORIES), **dict(_rate_twins())}
 
 
 def rate_colours(rates: Iterable[float]) -> dict[float, str]:
     """A colour for each learning rate, dark for the largest, by rank."""
     ordered = sorted(set(rates), reverse=True)
-    slots = np.linspace(0, _STEPS - 1, max(len(ordered), 2)).round().astype(int)
-    return {rate: _rate_twins()[slot][0] for rate, slot in zip(ordered, slots, strict=False)}
+    slots = np.linspace(0, len(RATES) - 1, max(len(ordered), 2)).round().astype(int)
+    return {rate: RATES[slot][0] for rate, slot in zip(ordered, slots, strict=False)}
 
 
 def category_colours(values: Iterable) -> dict:
     """A colour for each value in the order given; colours repeat after six."""
     return {
-        value: _CATEGORIES[i % len(_CATEGORIES)][0] for i, value in enumerate(dict.fromkeys(values))
+        value: CATEGORIES[i % len(CATEGORIES)][0] for i, value in enumerate(dict.fromkeys(values))
     }
 
 
@@ -120,18 +86,14 @@ def set_theme() -> None:
     )
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A number for readers: 3.2e-05 as '3.2e-5', 0.05 as '0.05', nothing as '-'."""
-    if value is None or pd.isna(value):
-        return "-"
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.{digits}g}"
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-    return f"{mantissa}e{int(exponent)}"
+def points_for(lines: int) -> int:
+    """Points to draw of each of so many lines, so that a figure stays small: from 20 to 160."""
+    return int(np.clip(24_000 / max(lines, 1), 20, 160))
 
 
-def thin(x: Sequence[float], y: Sequence[float], points: int = 160) -> tuple[np.ndarray, np.ndarray]:
+def thin(
+    x: Sequence[float], y: Sequence[float], points: int = 160
+) -> tuple[np.ndarray, np.ndarray]:
     """At most `points` points of a curve: means of equal runs of neighbours; a short curve as it is."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     keep = np.isfinite(x) & np.isfinite(y)
