@@ -43,6 +43,9 @@ STEP_COLUMNS: dict[str, tuple[type, bool]] = {
     "degenerate_group_fraction": (float, True),  # groups whose rewards are all equal
     "displacement_rms": (float, True),  # of the parameters from the start, after this update
     "update_rms": (float, True),  # of this update divided by the learning rate
+    "lag_displacement_rms": (float, True),  # of theta - phi; this and the next two where probed
+    "stale_gap_rms": (float, True),  # of the gradient on stale minus the one on fresh rollouts
+    "stale_feedback_cos": (float, True),  # above 0: the stale part pushes on along theta - phi
     "tokens": (int, True),  # response tokens in the batch
     "seconds": (float, True),
 }
@@ -57,7 +60,11 @@ SNAPSHOT_COLUMNS: dict[str, tuple[type, bool]] = {
     "response_length": (float, True),
     "entropy": (float, True),
     "displacement_rms": (float, True),  # of the snapshot from the start
-    "validation_reward": (float, True),  # greedy, on the frozen held-out prompts; null where not taken
+    "cycle_cos": (float, True),  # of the last cycle's displacement and the one before
+    "validation_reward": (
+        float,
+        True,
+    ),  # greedy, on the frozen held-out prompts; null where not taken
     "validation_n": (int, True),
 }
 STEPS, SNAPSHOTS, MANIFEST = "steps.jsonl", "snapshots.jsonl", "run.json"
@@ -171,7 +178,9 @@ def finish(work: Path, directory: Path, manifest: Mapping[str, Any]) -> None:
     if missing:
         raise ValueError(f"run.json lacks {', '.join(missing)}")
     if manifest["stop_reason"] not in STOP_REASONS:
-        raise ValueError(f"stop_reason {manifest['stop_reason']!r}; allowed: {', '.join(STOP_REASONS)}")
+        raise ValueError(
+            f"stop_reason {manifest['stop_reason']!r}; allowed: {', '.join(STOP_REASONS)}"
+        )
     directory.mkdir(parents=True, exist_ok=True)
     for name in (STEPS, SNAPSHOTS):
         os.replace(Path(work) / name, directory / name)
@@ -200,7 +209,9 @@ def read_rows(path: Path, columns: Mapping[str, tuple[type, bool]]) -> pd.DataFr
     try:
         lines = Path(path).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
-        raise UserError(f"{path} is missing; a run record has {STEPS}, {SNAPSHOTS} and {MANIFEST}.") from None
+        raise UserError(
+            f"{path} is missing; a run record has {STEPS}, {SNAPSHOTS} and {MANIFEST}."
+        ) from None
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     rows = []
@@ -208,7 +219,9 @@ def read_rows(path: Path, columns: Mapping[str, tuple[type, bool]]) -> pd.DataFr
         try:
             rows.append(check_row(json.loads(line), columns))
         except (ValueError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}, line {number}, is not a row of a run record: {error}.") from None
+            raise UserError(
+                f"{path}, line {number}, is not a row of a run record: {error}."
+            ) from None
     return _typed(pd.DataFrame(rows, columns=list(columns)), columns)
 
 
@@ -243,7 +256,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise UserError(f"{path} holds no JSON object.")
     missing = [key for key in MANIFEST_KEYS if key not in manifest]
     if missing:
-        raise UserError(f"{path} lacks the key {missing[0]!r}: not a run record of schema {SCHEMA_VERSION}.")
+        raise UserError(
+            f"{path} lacks the key {missing[0]!r}: not a run record of schema {SCHEMA_VERSION}."
+        )
     return manifest
 
 
