@@ -1,0 +1,207 @@
+"""What an evaluation asks: the checkpoint, the benchmark's problems and prompts, and every setting that decides a generation.
+
+All of it comes from the `evaluation` section of a study in params.yaml; lengths, temperatures and prompts there are
+[declared]. Proxy models are scored on a frozen held-out set of their own task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from collapse_laws.errors import UserError
+from collapse_laws.generation import Decoding
+from collapse_laws.study import Cell, Study
+from collapse_laws.tasks import benchmarks
+from collapse_laws.tasks.benchmarks import Problem
+from collapse_laws.tasks.verify_pool import CPU_SECONDS
+
+HELD_OUT = "heldout"  # of the study's own task
+HELD_OUT_STREAM = 2  # of the generator "validation"; 0 is what the learner validates on
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is evaluated: a checkpoint and what it is labelled with (a cell's names, or nothing)."""
+
+    checkpoint: Path
+    snapshot: str  # learner updates, or "final"
+    labels: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked: a benchmark of a study's evaluation section, with everything that decides its generations."""
+
+    benchmark: str
+    backend: str
+    seed: int
+    problems: int | None  # the first so many; None for all
+    decoding: Decoding
+    prompt: dict[str, Any]
+    engine: dict[str, Any]
+    verify: bool
+    verify_cpu_seconds: float
+    task: dict[str, Any] | None  # of the held-out set
+
+
+def benchmarks_of(study: Study, model: str) -> list[str]:
+    """Names of the benchmarks that the study's section asks for this model."""
+    section = study.evaluation.get("benchmarks", {})
+    return [name for name, body in section.items() if model in body.get("models", study.models)]
+
+
+def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> Request:
+    """The request that the study's evaluation section makes for a benchmark; UserError where it has none."""
+    section = study.evaluation
+    if benchmark not in section.get("benchmarks", {}):
+        known = ", ".join(section.get("benchmarks", {})) or "none"
+        raise UserError(
+            f"params.yaml, studies.{study.name}.evaluation: no benchmark {benchmark!r}; it has: {known}."
+        )
+    body = section["benchmarks"][benchmark]
+    decoding = Decoding(
+        samples=body["samples"],
+        temperature=float(body["temperature"]),
+        top_p=float(body["top_p"]),
+        max_new_tokens=body["max_new_tokens"],
+        stop=tuple(body.get("stop", ())),
+    )
+    return Request(
+        benchmark=benchmark,
+        backend=section["backend"],
+        seed=section["seed"],
+        problems=body.get("problems"),
+        decoding=decoding,
+        prompt={} if benchmark == HELD_OUT else dict(section.get("prompt", {})),
+        engine=dict(section.get("engine", {})),
+        verify=benchmark != HELD_OUT and section.get("verify", True),
+        verify_cpu_seconds=float(section.get("verify_cpu_seconds", CPU_SECONDS)),
+        task=dict(task or {}) if benchmark == HELD_OUT else None,
+    )
+
+
+def subject_of(study: Study, cell: Cell, snapshot: str, checkpoints: Path, models: Path) -> Subject:
+    """The checkpoint of a cell after `snapshot` updates, or its `final` one; 0 is the study's starting checkpoint."""
+    path = checkpoints / snapshot
+    if snapshot == "0" and not path.exists():
+        path = models
+    if not (path / "config.json").exists():
+        there = [p.parent.name for p in checkpoints.glob("*/config.json")]
+        names = ", ".join(sorted(there, key=lambda n: (not n.isdigit(), n.zfill(9)))) or "none"
+        raise UserError(
+            f"{path} is no checkpoint in Hugging Face format; {checkpoints} has: {names}."
+        )
+    labels = {
+        "study": study.name,
+        "scale": cell.scale,
+        "cell": cell.name,
+        "arm": cell.arm,
+        "model": cell.model,
+        "sync_interval": cell.sync_interval,
+        "lr": cell.lr,
+        "seed": cell.seed,
+        "settings_digest": cell.digest,
+    }
+    return Subject(path, snapshot, labels)
+
+
+def snapshots_of(checkpoints: Path) -> list[str]:
+    """Names of the checkpoints in a folder, by update, `final` last."""
+    names = [path.parent.name for path in checkpoints.glob("*/config.json")]
+    return sorted(names, key=lambda name: (not name.isdigit(), name.zfill(12)))
+
+
+def load_problems(request: Request, data: Path) -> list[Problem]:
+    """The problems asked for, the first so many where a number is given."""
+    if request.benchmark == HELD_OUT:
+        return held_out_problems(request)
+    problems = benchmarks.load(request.benchmark, data)
+    return problems[: request.problems]
+
+
+def held_out_problems(request: Request) -> list[Problem]:
+    """The frozen test set of the study's arithmetic task, apart from what the learner validates on."""
+    task = dict(request.task or {})
+    if task.pop("name", None) != "chain_arithmetic":
+        raise UserError(f"the benchmark {HELD_OUT!r} is that of the task chain_arithmetic.")
+    from collapse_laws.seeding import generator
+    from collapse_laws.tasks.arithmetic import EOS_ID, PAD_ID, ChainArithmetic, character_tokenizer
+
+    tokenizer = character_tokenizer()
+    drawn = ChainArithmetic(**task).problems(
+        request.problems or 1000, generator("validation", request.seed, HELD_OUT_STREAM)
+    )
+    problems = []
+    for i, (prompt, length, terms, answer) in enumerate(
+        zip(drawn.prompt, drawn.prompt_length, drawn.terms, drawn.answer, strict=True)
+    ):
+        prompt = tuple(prompt[: int(length)].tolist())
+        answer = tuple(token for token in answer.tolist() if token not in (PAD_ID, EOS_ID))
+        text, gold = tokenizer.decode(prompt), tokenizer.decode(answer)
+        level = f"{int(terms)} terms"
+        problems.append(
+            Problem(i, text, (gold,), level=level, answer_tokens=answer, prompt_tokens=prompt)
+        )
+    return problems
+
+
+def prompt_tokens(problem: Problem, tokenizer: Any, prompt: Mapping[str, Any]) -> tuple[int, ...]:
+    """The token ids of a problem's prompt: its own, or text through the chat template or as it is."""
+    if problem.prompt_tokens is not None:
+        return problem.prompt_tokens
+    text = prompt.get("prefix", "") + problem.text + prompt.get("suffix", "")
+    if prompt["style"] == "plain":
+        return tuple(tokenizer(text)["input_ids"])
+    if not tokenizer.chat_template:
+        raise UserError(
+            "the checkpoint's tokenizer has no chat template; set evaluation.prompt.style: plain."
+        )
+    messages = [{"role": "user", "content": text}]
+    if prompt.get("system"):
+        messages.insert(0, {"role": "system", "content": prompt["system"]})
+    rendered = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, **prompt.get("chat_template", {})
+    )
+    return tuple(tokenizer(rendered, add_special_tokens=False)["input_ids"])
+
+
+def checkpoint_digest(checkpoint: Path) -> str:
+    """16 hex digits over the files' names, sizes and first and last MiB: a replaced checkpoint is noticed in no time."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in checkpoint.iterdir() if p.is_file()):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with open(path, "rb") as file:
+            digest.update(file.read(1 << 20))
+            if size > 2 << 20:
+                file.seek(-(1 << 20), 2)
+                digest.update(file.read())
+    return digest.hexdigest()[:16]
+
+
+def end_tokens(checkpoint: Path, tokenizer: Any) -> tuple[int, ...]:
+    """The tokenizer's end token first, then those of generation_config.json (Llama's chat models end with another)."""
+    found = [tokenizer.eos_token_id]
+    path = checkpoint / "generation_config.json"
+    if path.exists():
+        named = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+        found += named if isinstance(named, list) else [named]
+    ends = tuple(dict.fromkeys(token for token in found if token is not None))
+    if not ends:
+        raise UserError(
+            f"{checkpoint} names no end token, neither in its tokenizer nor in generation_config.json."
+        )
+    return ends
+
+
+def title_of(request: Request) -> str:
+    return (
+        "held-out set"
+        if request.benchmark == HELD_OUT
+        else benchmarks.benchmark(request.benchmark).title
+    )
