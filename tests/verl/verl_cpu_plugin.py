@@ -120,11 +120,17 @@ def _save_copies(model: Any) -> Any:
 fsdp_utils.fsdp2_sharded_save_to_cpu = _save_copies
 
 import ray  # noqa: E402
+from torch.distributed.fsdp import CPUOffloadPolicy  # noqa: E402
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry  # noqa: E402
 from verl.workers.engine.base import EngineRegistry  # noqa: E402
+from verl.workers.engine.fsdp import transformer_impl  # noqa: E402
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead  # noqa: E402
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY, BaseRollout  # noqa: E402
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput  # noqa: E402
+
+
+# the reference policy is offloaded to pinned host memory, which a machine without an accelerator cannot pin
+transformer_impl.CPUOffloadPolicy = lambda pin_memory=True: CPUOffloadPolicy(pin_memory=False)
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device=["cpu"])
@@ -209,20 +215,22 @@ class Sampler:
     wake_up = sleep = start_profile = stop_profile = _nothing
 
     @torch.no_grad()
-    async def generate(self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **_: Any) -> TokenOutput:
-        version, tokens, log_probs, past = self.version, [], [], None
-        temperature = sampling_params.get("temperature", 1.0)
-        step = torch.tensor([list(prompt_ids)])
-        for _ in range(sampling_params.get("max_tokens") or self.config.response_length):
+    def sample(self, prompt_ids: list[int], temperature: float, limit: int) -> tuple[list[int], list[float]]:
+        """Tokens up to the end token and their log-probabilities."""
+        tokens, log_probs, past, step = [], [], None, torch.tensor([list(prompt_ids)])
+        while len(tokens) < limit and self.eos not in tokens[-1:]:
             output = self.model(step, past_key_values=past, use_cache=True)
             past = output.past_key_values
             log_p = torch.log_softmax(output.logits[0, -1].float() / (temperature or 1.0), -1)
             token = int(log_p.argmax() if temperature == 0 else torch.multinomial(log_p.exp(), 1, generator=self.generator))
             tokens.append(token)
             log_probs.append(float(log_p[token]))
-            if token == self.eos:
-                break
             step = torch.tensor([[token]])
+        return tokens, log_probs
+
+    async def generate(self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **_: Any) -> TokenOutput:
+        version, limit = self.version, sampling_params.get("max_tokens") or self.config.response_length
+        tokens, log_probs = self.sample(prompt_ids, sampling_params.get("temperature", 1.0), limit)
         await asyncio.sleep(0)
         extra = {"global_steps": version, "num_cached_tokens": 0}
         return TokenOutput(token_ids=tokens, log_probs=log_probs, stop_reason="completed", extra_fields=extra)
