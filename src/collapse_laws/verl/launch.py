@@ -98,7 +98,7 @@ def train(
     require_verl()
     folders = Folders(model_dir.resolve(), work.resolve(), checkpoints.resolve(), out.resolve())
     if not (folders.model / "config.json").exists():
-        raise UserError(f"{model_dir} holds no model; `collapse-laws prepare --study {cell.study}` fetches it.")
+        raise UserError(f"{model_dir} holds no model; `collapse-laws prepare --study {cell.study} --model {cell.model}` fetches it.")
     files = run_data(cell, (data or Path("data") / cell.study).resolve())
     with _alone(folders.work, cell):
         began = datetime.now(UTC)
@@ -168,6 +168,7 @@ def _supervise(cell: Cell, folders: Folders, files: RunData, limits: Limits) -> 
 def _follow(
     cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: Limits, told: list[int]
 ) -> str:
+    done = trainer.first_update  # not the bar's count: a hidden one counts nothing
     last_size, last_news, reason = -1, time.monotonic(), None
     while True:
         code = trainer.process.poll()  # before the lines are read, so that none is missed
@@ -179,7 +180,8 @@ def _follow(
             if fault:
                 raise UserError(f"{cell.name} was stopped: {fault}")
             branch = surviving_branch(attempts, cell.sync_interval)
-            bar.update(len(branch.updates) - bar.n)
+            bar.update(len(branch.updates) - done)
+            done = len(branch.updates)
             reason = _verdict(cell, branch)
             if reason not in (None, "horizon"):
                 return reason
@@ -187,14 +189,14 @@ def _follow(
             if code == 0 and reason == "horizon":
                 return reason
             raise UserError(
-                f"the trainer of {cell.name} ended with exit code {code} after {bar.n} of {cell.horizon_updates} updates; its log is "
+                f"the trainer of {cell.name} ended with exit code {code} after {done} of {cell.horizon_updates} updates; its log is "
                 f"{trainer.console}; start the cell again to go on from its last checkpoint."
             )
         if told:
             raise Preempted(cell.name)
         if time.monotonic() - last_news > limits.stall_seconds:
             raise UserError(
-                f"the trainer of {cell.name} has made no update for {limits.stall_seconds:g} seconds after update {bar.n}, so it was "
+                f"the trainer of {cell.name} has made no update for {limits.stall_seconds:g} seconds after {done} updates, so it was "
                 f"ended; its log is {trainer.console}; start the cell again to go on from its last checkpoint."
             )
         time.sleep(limits.poll_seconds)
@@ -221,7 +223,8 @@ class _Trainer:
     def __init__(self, cell: Cell, attempt: Path, arguments: list[str], version: int, limits: Limits) -> None:
         self.lines, self.console, self._limits = attempt / LINES, attempt / "console.log", limits
         self._work = attempt.parent.parent
-        consumed = version * cell.sync_interval * cell.settings["prompts_per_step"]
+        self.first_update = version * cell.sync_interval
+        consumed = self.first_update * cell.settings["prompts_per_step"]
         package_root = str(Path(__file__).resolve().parents[2])
         modules = [*filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")), HOOKS_MODULE]
         environment = {

@@ -15,7 +15,7 @@ from collapse_laws.fingerprint import training_fingerprint
 from collapse_laws.runrecord import SCHEMA_VERSION, RunWriter, finish
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
-from collapse_laws.verl.adapter import LINES, Branch, read_attempts, snapshot_rows, step_rows
+from collapse_laws.verl.adapter import LINES, Branch, read_attempts, snapshot_rows, step_rows, validation_reward
 from collapse_laws.verl.data import RunData
 
 SOURCE = "source.json"  # beside a fetched model: hub id, revision and commit
@@ -78,6 +78,9 @@ def manifest(
         "horizon_updates": cell.horizon_updates,
         "updates": len(branch.updates),
         "stop_reason": reason,
+        "final_validation_reward": validation_reward(
+            branch.validations.get(len(branch.updates) // cell.sync_interval, {}), files.validation_sizes
+        )[0],
         "starting_model": json.loads(source.read_text()) if source.exists() else None,
         "data": files.digests,
         "versions": {"python": platform.python_version(), **_versions()},

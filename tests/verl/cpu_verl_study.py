@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import torch
 
 from collapse_laws.runrecord import write_json
+from collapse_laws.study import Cell, load_study
 from collapse_laws.tasks.arithmetic import EOS_ID, PAD_ID, ChainArithmetic, character_tokenizer
 
 HERE = Path(__file__).resolve().parent
@@ -102,3 +103,80 @@ def plugin_environment(exchange: Path, gradients: Path | None = None) -> dict[st
         "VERL_CPU_GRADIENTS": str(gradients) if gradients else "",
         "OMP_NUM_THREADS": "1",
     }
+
+
+def cpu_params(task: dict[str, Any], warmstart_steps: int = 600, **settings: Any) -> dict[str, Any]:
+    """A params mapping with the study `cpu`: one tiny model, S=4, two learner ranks."""
+    base = {
+        "task": {"name": "chain_arithmetic", **task},
+        "prompts_per_step": 4,
+        "group_size": 4,
+        "temperature": 1.0,
+        "advantage_ddof": 1,
+        "advantage_eps": 1e-6,
+        "loss_aggregation": "token_mean",
+        "entropy_coef": 0.0,
+        "adam_beta1": 0.9,
+        "adam_beta2": 0.999,
+        "adam_eps": 1e-8,
+        "weight_decay": 0.01,
+        "grad_clip": 1.0,
+        "dtype": "float32",
+        "horizon_updates": 16,
+        "stop_patience_snapshots": 1000,
+        "stop_patience_lr_budget": 0.0,
+        "validation_every_updates": 8,
+        "checkpoint_every_updates": 4,
+        **settings,
+    }
+    model = {
+        "kind": "tiny_llama",
+        "hidden_size": 16,
+        "layers": 1,
+        "heads": 2,
+        "intermediate_size": 40,
+        "rope_theta": 1000.0,
+        "warmstart": {
+            "steps": warmstart_steps,
+            "batch_size": 64,
+            "peak_lr": 1e-2,
+            "adam_beta2": 0.99,
+            "wrong_result_rate": 0.17,
+            "format_fault_rate": 0.12,
+            "seed": 0,
+        },
+        "dataset": "chains",
+        "validation": ["heldout"],
+        "max_prompt_tokens": 2 * task["max_terms"],
+        "max_response_tokens": ChainArithmetic(**task).max_response_tokens,
+    }
+    arm = {"title": "as the paper", "ratio": "behaviour", "clip_low": 0.2, "clip_high": 0.2, "dual_clip": 3.0, "kl_coef": 0.001}
+    study = {
+        "title": "verl on a CPU",
+        "scale": "smoke",
+        "trainer": "verl",
+        "device": "cpu",
+        "settings": verl_settings(base, micro_batch=4, training_ranks=2),
+        "models": {"tiny": model},
+        "arms": {"vanilla": arm},
+        "blocks": {"one": {"extent": "core", "arm": "vanilla", "model": "tiny", "sync_interval": 4, "lr": "2e-3", "seed": 11}},
+    }
+    return {"study": "cpu", "studies": {"cpu": study}}
+
+
+SMALL_CHAINS = {"min_terms": 2, "max_terms": 3, "operators": "+-*", "modulus": 10}
+
+
+def cpu_cell(**settings: Any) -> Cell:
+    """The study's one cell."""
+    (cell,) = load_study(cpu_params(SMALL_CHAINS, **settings), "cpu").cells
+    return cell
+
+
+def prepared_folder(folder: Path) -> None:
+    """What the launcher needs to find, without any content."""
+    folder.mkdir(parents=True)
+    entry = {"rows": 8, "data_source": SOURCE, "sha256": ""}
+    for name in ("chains", "heldout"):
+        (folder / f"{name}.parquet").touch()
+    write_json(folder / "prepare.json", {"files": {"chains": entry, "heldout": entry}})
