@@ -14,8 +14,7 @@ rule extract:
         settings=lambda wildcards: cell_of(wildcards).digest,
         reference=lambda wildcards: cell_of(wildcards).reference_lr_budget,
     shell:
-        "{COMMAND} extract --study {wildcards.study} --cell {wildcards.cell}"
-        " --run runs/{wildcards.study}/{wildcards.cell} --out {output} >{log} 2>&1"
+        "{COMMAND} extract --study {wildcards.study} --cell {wildcards.cell} >{log} 2>&1"
 
 
 def outcomes(wildcards):
@@ -42,7 +41,7 @@ rule laws:
     params:
         cells=cell_names,
     shell:
-        "{COMMAND} laws --study {wildcards.study} --out {output} >{log} 2>&1"
+        "{COMMAND} laws --study {wildcards.study} --extent {EXTENT} >{log} 2>&1"
 
 
 rule published:

@@ -31,6 +31,7 @@ rule tables:
         scores=lambda wildcards: scores(wildcards.study),
     output:
         expand("results/{{study}}/table{n}.{suffix}", n=TABLES, suffix=TABLE_FORMATS),
+        expand("results/{{study}}/{name}", name=["macros.tex", "metrics.json"]),
     log:
         "logs/tables/{study}.log",
     localrule: True
