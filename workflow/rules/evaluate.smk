@@ -1,4 +1,5 @@
 # Benchmark scores of saved policies.
+from collapse_laws.evaluation_request import benchmarks_of
 
 
 def evaluated_run(wildcards):
@@ -28,10 +29,9 @@ rule evaluate:
 
 
 def scores(study):
-    """Scores of the last policy of every cell of the extent, on each of the study's benchmarks."""
-    benchmarks = study_of(study).evaluation.get("benchmarks", [])
+    """Scores of the last policy of every cell of the extent, on the benchmarks that the study asks for its model."""
     return [
         f"evals/{study}/{cell.name}/final/{benchmark}.json"
         for cell in cells(study)
-        for benchmark in benchmarks
+        for benchmark in benchmarks_of(study_of(study), cell.model)
     ]

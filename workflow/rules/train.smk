@@ -2,29 +2,37 @@
 # that it was made with other settings or other training source than there are now.
 
 
+def starting_files(cell):
+    """The last file written of all that a cell starts from: its model and, through verl, the prepared problems."""
+    folder = f"models/{cell.study}/{cell.model}"
+    if cell.trainer == "verl":
+        return [f"{folder}/source.json", f"data/{cell.study}/prepare.json"]
+    return [f"{folder}/warmstart.json"]
+
+
+def gpus(wildcards):
+    """GPUs of a training job."""
+    cell = cell_of(wildcards)
+    if cell.trainer == "verl":
+        system = cell.settings["system"]
+        return system["training_gpus"] + system["rollout_gpus"]
+    return int(cell.device == "cuda")
+
+
 def starting_point(wildcards):
     """What a cell starts from, and CHANGED, which is newer than the record only where the record is not current.
 
-    Both are ancient(), so that a file's age alone retrains nothing. Where the record is current and its starting model
-    was not pulled, the model is left out: making it for another cell would otherwise count as news for this one.
+    All is ancient(), so that a file's age alone retrains nothing. Where the record is current and its starting files
+    were not pulled, they are left out: making them for another cell would otherwise count as news for this one.
     """
     cell = cell_of(wildcards)
     current = record_is_current(wildcards.study, wildcards.cell)
-    start = Path(
-        "data/ready.json" if cell.trainer == "verl" else model_json(wildcards, cell)
-    )
     if not current:
         mark_changed(run_json(cell))
     elif not os.path.exists(CHANGED):
         mark_changed("nothing")
-    files = {"changed": ancient(CHANGED) if current else CHANGED}
-    if start.exists() or not current:
-        files["start"] = ancient(str(start))
-    return files
-
-
-def model_json(wildcards, cell):
-    return f"models/{cell.study}/{cell.model}/warmstart.json"
+    start = [path for path in starting_files(cell) if os.path.exists(path) or not current]
+    return [ancient(CHANGED) if current else CHANGED, *map(ancient, start)]
 
 
 rule warmstart:
@@ -43,6 +51,29 @@ rule warmstart:
         " --out models/{wildcards.study}/{wildcards.model} >{log} 2>&1"
 
 
+rule fetch:
+    """A starting model from the Hub, for a study that trains through verl."""
+    output:
+        "models/{study}/{model}/source.json",
+    log:
+        "logs/fetch/{study}/{model}.log",
+    localrule: True
+    shell:
+        "{COMMAND} prepare --study {wildcards.study} --model {wildcards.model}"
+        " --out models/{wildcards.study}/{wildcards.model} >{log} 2>&1"
+
+
+rule prepare:
+    """The training and validation problems of a study that trains through verl."""
+    output:
+        "data/{study}/prepare.json",
+    log:
+        "logs/prepare/{study}.log",
+    localrule: True
+    shell:
+        "{COMMAND} prepare --study {wildcards.study} --out data/{wildcards.study} >{log} 2>&1"
+
+
 rule train:
     """One run. Checkpoints are no output, and neither is the state of a run in progress.
 
@@ -50,7 +81,7 @@ rule train:
     state in work/, which neither knows, and leaves the record and the checkpoints when it has finished.
     """
     input:
-        unpack(starting_point),
+        starting_point,
     output:
         steps="runs/{study}/{cell}/steps.jsonl",
         snapshots="runs/{study}/{cell}/snapshots.jsonl",
@@ -61,7 +92,7 @@ rule train:
         "benchmarks/train/{study}/{cell}.tsv"
     threads: 1
     resources:
-        gpu=by_device(cpu=0, gpu=1, verl=8),
+        gpu=gpus,
         cpus_per_gpu=by_device(cpu=0, gpu=4, verl=8),
         mem_mb=by_device(cpu=1500, gpu=16_000, verl=400_000),
         runtime=by_device(cpu=120, gpu=720, verl=4 * 24 * 60),
