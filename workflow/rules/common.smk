@@ -13,6 +13,9 @@ from collapse_laws.study import CELL_PATTERN, load_params, load_study, study_nam
 # The interpreter of this Snakemake: nothing needs to be on the PATH, neither here nor on a cluster's node.
 COMMAND = f"{shlex.quote(sys.executable)} -m collapse_laws"
 
+# Training and evaluation on GPUs have an environment of their own: vLLM cannot be installed beside the workflow's tools.
+GPU_COMMAND = f"{shlex.quote(os.environ.get('COLLAPSE_LAWS_GPU_PYTHON', sys.executable))} -m collapse_laws"
+
 
 def checked(call, *args):
     """The result of a call, its UserError as the one sentence that Snakemake prints."""
@@ -105,6 +108,11 @@ def mark_changed(output):
         newest >= mark.stat().st_mtime
     ):  # pulled files may bear any time, the future's too
         os.utime(mark, (newest + 1, newest + 1))
+
+
+def trainer_command(wildcards):
+    """The package's command in the environment that the cell's trainer lives in."""
+    return GPU_COMMAND if cell_of(wildcards).trainer == "verl" else COMMAND
 
 
 def by_device(cpu, gpu, verl):

@@ -22,9 +22,10 @@ rule evaluate:
         mem_mb=by_device(cpu=1500, gpu=16_000, verl=64_000),
         runtime=by_device(cpu=30, gpu=120, verl=240),
     params:
+        command=trainer_command,
         checkpoints="checkpoints/{study}/{cell}",
     shell:
-        "{COMMAND} evaluate --study {wildcards.study} --cell {wildcards.cell} --snapshot {wildcards.snapshot}"
+        "{params.command} evaluate --study {wildcards.study} --cell {wildcards.cell} --snapshot {wildcards.snapshot}"
         " --benchmark {wildcards.benchmark} --checkpoints {params.checkpoints} --out {output} >{log} 2>&1"
 
 

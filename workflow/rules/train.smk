@@ -31,7 +31,9 @@ def starting_point(wildcards):
         mark_changed(run_json(cell))
     elif not os.path.exists(CHANGED):
         mark_changed("nothing")
-    start = [path for path in starting_files(cell) if os.path.exists(path) or not current]
+    start = [
+        path for path in starting_files(cell) if os.path.exists(path) or not current
+    ]
     return [ancient(CHANGED) if current else CHANGED, *map(ancient, start)]
 
 
@@ -97,10 +99,11 @@ rule train:
         mem_mb=by_device(cpu=1500, gpu=16_000, verl=400_000),
         runtime=by_device(cpu=120, gpu=720, verl=4 * 24 * 60),
     params:
+        command=trainer_command,
         model=lambda wildcards: f"models/{wildcards.study}/{cell_of(wildcards).model}",
         work="work/{study}/{cell}",
         checkpoints="checkpoints/{study}/{cell}",
         out="runs/{study}/{cell}",
     shell:
-        "{COMMAND} train --study {wildcards.study} --cell {wildcards.cell} --model-dir {params.model}"
+        "{params.command} train --study {wildcards.study} --cell {wildcards.cell} --model-dir {params.model}"
         " --work {params.work} --checkpoints {params.checkpoints} --out {params.out} >{log} 2>&1"
