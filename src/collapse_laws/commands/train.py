@@ -6,7 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from collapse_laws.study import PARAMS, load_study
+from collapse_laws.errors import UserError
+from collapse_laws.study import PARAMS, Cell, load_study
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +22,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, help="run in progress; default: work/<study>/<cell>")
     parser.add_argument("--checkpoints", type=Path, help="default: checkpoints/<study>/<cell>")
     parser.add_argument("--out", type=Path, help="the run record; default: runs/<study>/<cell>")
+    parser.add_argument(
+        "--data", type=Path, help="prepared data of a verl study; default: data/<study>"
+    )
+    parser.add_argument(
+        "--check-only",
+        action="store_true",
+        help="verl: check the configuration and a Slurm job's GPUs, and start nothing",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,8 +44,20 @@ def run(args: argparse.Namespace) -> int:
     if cell.trainer == "verl":
         from collapse_laws.verl import launch
 
-        launch.train(cell, **folders)
+        if args.check_only:
+            print(launch.check(cell))
+            return 0
+        try:
+            reason = launch.train(cell, data=args.data, **folders)
+        except launch.Preempted:
+            return _told_to_stop(cell, folders["work"])
+        print(f"{folders['out']}: stopped by {reason}")
         return 0
+    if args.check_only or args.data:
+        raise UserError(
+            f"study {study.name!r} is trained by the local learner; --check-only and --data are for "
+            "studies with trainer: verl."
+        )
     import torch
 
     from collapse_laws.learner import Preempted
@@ -49,10 +70,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         reason = train(cell, **folders)
     except Preempted:
-        print(
-            f"{cell.name}: told to stop; saved in {folders['work']}, start it again to go on",
-            file=sys.stderr,
-        )
-        return 143
+        return _told_to_stop(cell, folders["work"])
     print(f"{folders['out']}: stopped by {reason}")
     return 0
+
+
+def _told_to_stop(cell: Cell, work: Path) -> int:
+    print(f"{cell.name}: told to stop; saved in {work}, start it again to go on", file=sys.stderr)
+    return 143

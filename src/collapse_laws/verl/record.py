@@ -1,0 +1,109 @@
+"""The end of a verl run: its record, its manifest and its final policy."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from collapse_laws.fingerprint import training_fingerprint
+from collapse_laws.runrecord import SCHEMA_VERSION, RunWriter, finish
+from collapse_laws.study import Cell
+from collapse_laws.verl import gpus
+from collapse_laws.verl.adapter import LINES, Branch, read_attempts, snapshot_rows, step_rows, validation_reward
+from collapse_laws.verl.data import RunData
+
+SOURCE = "source.json"  # beside a fetched model: hub id, revision and commit
+PACKAGES = ("collapse-laws", "numpy", "torch", "transformers", "verl", "vllm", "ray", "tensordict", "flash-attn")
+
+
+def export_final(states: Path, checkpoints: Path) -> None:
+    """Move the Hugging Face copy of verl's last checkpoint to `checkpoints`/final; nothing where none was saved."""
+    found = sorted(states.glob("global_step_*/actor/huggingface"), key=lambda p: int(p.parts[-3].rsplit("_", 1)[1]))
+    if not found or (checkpoints / "final").exists():
+        return
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(found[-1], checkpoints / ".final")
+    os.replace(checkpoints / ".final", checkpoints / "final")
+
+
+def write_record(
+    cell: Cell, branch: Branch, files: RunData, work: Path, model: Path, out: Path, reason: str, began: datetime
+) -> None:
+    """Write rows and the attempts' own lines to `out`, and run.json last."""
+    record = work / "record"
+    shutil.rmtree(record, ignore_errors=True)  # of an earlier end that was cut short; the lines hold it all
+    writer = RunWriter(record)
+    for row in step_rows(branch, cell.sync_interval):
+        writer.steps.append(row)
+    for row in snapshot_rows(branch, cell.sync_interval, files.validation_sizes):
+        writer.snapshots.append(row)
+    writer.sync()
+    writer.close()
+    attempts = read_attempts(work / "attempts")
+    (out / "attempts").mkdir(parents=True, exist_ok=True)
+    for number in range(len(attempts)):
+        source = work / "attempts" / f"{number:03d}" / LINES
+        if source.exists():
+            shutil.copyfile(source, out / "attempts" / f"{number:03d}.jsonl")
+    starts = [attempt.version * cell.sync_interval for attempt in attempts]
+    finish(record, out, manifest(cell, branch, files, model, reason, began, starts))
+
+
+def manifest(
+    cell: Cell, branch: Branch, files: RunData, model: Path, reason: str, began: datetime, starts: list[int]
+) -> dict[str, Any]:
+    """run.json: what was asked for, with what it was made, and how long it took."""
+    source = model / SOURCE
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "study": cell.study,
+        "cell": cell.name,
+        "scale": cell.scale,
+        "trainer": cell.trainer,
+        "arm": cell.arm,
+        "model": cell.model,
+        "sync_interval": cell.sync_interval,
+        "lr": cell.lr,
+        "seed": cell.seed,
+        "ratio": cell.settings["ratio"],
+        "settings": cell.settings,
+        "settings_digest": cell.digest,
+        "source_fingerprint": training_fingerprint("verl"),
+        "horizon_updates": cell.horizon_updates,
+        "updates": len(branch.updates),
+        "stop_reason": reason,
+        "final_validation_reward": validation_reward(
+            branch.validations.get(len(branch.updates) // cell.sync_interval, {}), files.validation_sizes
+        )[0],
+        "starting_model": json.loads(source.read_text()) if source.exists() else None,
+        "data": files.digests,
+        "versions": {"python": platform.python_version(), **_versions()},
+        "hardware": {
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "gpu": ", ".join(sorted(set(gpus.names()))) or None,
+            "gpus": gpus.needed(cell) if cell.device == "cuda" else 0,
+        },
+        "timings": {
+            "started": began.isoformat(timespec="seconds"),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "wall_seconds": round(sum(line["seconds"] for line in branch.updates), 2),
+            "attempts_from_update": starts,
+        },
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
