@@ -1,7 +1,8 @@
 """The command line `collapse-laws`: a table of commands, each a module of `collapse_laws.commands`.
 
-A command module has `configure(parser)` and `run(args) -> int`; its docstring's first line is its help. Modules are
-imported only when their command is asked for, so that `diagnose` never waits for PyTorch.
+A command module has `configure(parser)` and `run(args) -> int`; its docstring's first line is its
+help. Modules are imported only when their command is asked for, so that `diagnose` never waits for
+PyTorch.
 """
 
 from __future__ import annotations

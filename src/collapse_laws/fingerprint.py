@@ -1,9 +1,10 @@
 """Fingerprint of the source that decides what a training run computes.
 
-Two runs with the same settings and the same fingerprint were made by the same program. The files are found, not listed:
-the modules that a trainer's entry modules import, directly or through one another, less those that only describe, check or
-write. What is hashed is the syntax tree without docstrings, so a comment, a docstring or a reformatting retrains nothing, and
-any change of code does. The digest does not depend on the Python version. [declared]
+Two runs with the same settings and the same fingerprint were made by the same program. The files
+are found, not listed: the modules that a trainer's entry modules import, directly or through one
+another, less those that only describe, check or write. What is hashed is the syntax tree without
+docstrings, so a comment, a docstring or a reformatting retrains nothing, and any change of code
+does. The digest does not depend on the Python version. [declared]
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _NOT_TRAINING = {
 
 
 def training_sources(trainer: str = "local", package: Path = PACKAGE) -> tuple[str, ...]:
-    """The files, relative to `package` and sorted, whose code decides what `trainer` ("local" or "verl") computes."""
+    """The files, relative to `package` and sorted, whose code decides what `trainer` ("local" or
+    "verl") computes.
+    """
     found: set[str] = set()
     waiting = list(ENTRY_MODULES[trainer])
     while waiting:
@@ -45,7 +48,9 @@ def training_sources(trainer: str = "local", package: Path = PACKAGE) -> tuple[s
 
 
 def _imports(name: str, package: Path) -> list[str]:
-    """Files of the package that one of its files imports, anywhere in its body, and the packages they lie in."""
+    """Files of the package that one of its files imports, anywhere in its body, and the packages
+    they lie in.
+    """
     modules = []
     for node in ast.walk(_parse(package / name)):
         if isinstance(node, ast.Import):
@@ -83,7 +88,9 @@ def learner_fingerprint() -> str:
 
 
 def is_current(record: Path, settings_digest: str, source_fingerprint: str) -> bool:
-    """Whether the JSON file `record` names these two; False where it is missing, damaged or names others."""
+    """Whether the JSON file `record` names these two; False where it is missing, damaged or
+    names others.
+    """
     try:
         manifest = json.loads(record.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -99,7 +106,9 @@ def _parse(path: Path) -> ast.Module:
 
 
 def code_text(node: ast.AST) -> str:
-    """A syntax tree as text, without docstrings, positions and empty fields (which Python versions write differently)."""
+    """A syntax tree as text, without docstrings, positions and empty fields (which Python
+    versions write differently).
+    """
     if isinstance(node, ast.Constant):
         return f"{type(node.value).__name__}:{node.value!r}"
     fields = []

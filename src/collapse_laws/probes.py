@@ -1,7 +1,9 @@
-"""Measurements on the learner: gradient cosine, displacement, and the stale against the fresh field.
+"""Measurements on the learner: gradient cosine, displacement, and the stale against the fresh
+field.
 
-Vectors are flat parameter vectors [d]; norms are RMS per coordinate unless said (section 3 of the paper [stated]). A comparison without
-a previous gradient, with a zero or non-finite norm is invalid: None, never 0.
+Vectors are flat parameter vectors [d]; norms are RMS per coordinate unless said (section 3 of the
+paper [stated]). A comparison without a previous gradient, with a zero or non-finite norm is
+invalid: None, never 0.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ def stale_feedback(
 ) -> dict[str, float | None]:
     """How the staleness of a batch bends the update (appendix A.9).
 
-    At one learner state theta, `stale_gradient` comes from rollouts of the snapshot phi and `fresh_gradient` from rollouts of
-    theta on the same prompts and with the same random numbers; `displacement` is theta - phi. An update goes
-    against the gradient, so the stale part of it is fresh - stale: a positive feedback cosine means that it pushes on along
-    the displacement (reinforcing), a negative one that it pulls back.
+    At one learner state theta, `stale_gradient` comes from rollouts of the snapshot phi and
+    `fresh_gradient` from rollouts of theta on the same prompts and with the same random numbers;
+    `displacement` is theta - phi. An update goes against the gradient, so the stale part of it is
+    fresh - stale: a positive feedback cosine means that it pushes on along the displacement
+    (reinforcing), a negative one that it pulls back.
     """
     gap = fresh_gradient - stale_gradient
     return {

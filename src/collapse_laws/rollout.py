@@ -1,7 +1,8 @@
-"""Sampling responses from a snapshot: one uniform number a token, a static key-value cache, finished rows dropped.
+"""Sampling responses from a snapshot: one uniform number a token, a static key-value cache,
+finished rows dropped.
 
-A token is the inverse of the cumulative distribution at its uniform number, so what is sampled depends on the weights, the
-prompt and the numbers alone, and not on how rows are batched.
+A token is the inverse of the cumulative distribution at its uniform number, so what is sampled
+depends on the weights, the prompt and the numbers alone, and not on how rows are batched.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from collapse_laws.policy import DecodeCache, hidden_states
+from collapse_laws.attention import DecodeCache, hidden_states
 
 ROWS_AT_ONCE = 2048  # rows of one sampling loop; larger ones leave the cache of a CPU core
 
@@ -27,6 +28,10 @@ class Rollouts:
     logprobs: Tensor  # [n*samples, T] of the sampled tokens, nats; 0 after the end
     entropies: Tensor  # [n*samples, T] of the distributions sampled from, nats; 0 after the end
     finished: Tensor  # [n*samples] bool: the end token came within T
+
+    def rows(self, start: int, end: int) -> Rollouts:
+        """The responses start ... end-1."""
+        return Rollouts(*(getattr(self, name)[start:end] for name in self.__slots__))
 
 
 @torch.no_grad()
@@ -44,8 +49,8 @@ def sample(
 ) -> Rollouts:
     """Sample `samples` responses to each prompt, or decode greedily at temperature 0.
 
-    prompt: [n, P] right-padded, prompt_length: [n]. uniform: [n*samples, max_new_tokens] numbers in [0, 1), needed
-    unless the temperature is 0.
+    prompt: [n, P] right-padded, prompt_length: [n]. uniform: [n*samples, max_new_tokens] numbers in
+    [0, 1), needed unless the temperature is 0.
     """
     if temperature > 0 and uniform is None:
         raise ValueError("sampling at a temperature above 0 needs uniform numbers")
@@ -73,7 +78,9 @@ def sample(
 
 
 def _chunks(length: Tensor, size: int) -> list[Tensor]:
-    """Indices of prompts that are sampled together: of one length each where enough prompts share it."""
+    """Indices of prompts that are sampled together: of one length each where enough prompts
+    share it.
+    """
     order = torch.argsort(length, stable=True)
     chunks, start = [], 0
     for i in range(1, len(order) + 1):

@@ -1,9 +1,10 @@
 """The run record: what a training run leaves behind, whichever trainer made it.
 
-A record is a directory `runs/<study>/<cell>/` with `steps.jsonl` (one row a learner update), `snapshots.jsonl` (one row a
-rollout batch) and `run.json`, written last: a directory without it is a run in progress. Rows are only appended. A
-missing value is null, never 0. Times are kept in `seconds` and `run.json`'s `timings` alone, so that two runs with the same
-settings give otherwise identical bytes.
+A record is a directory `runs/<study>/<cell>/` with `steps.jsonl` (one row a learner update),
+`snapshots.jsonl` (one row a rollout batch) and `run.json`, written last: a directory without it is
+a run in progress. Rows are only appended. A missing value is null, never 0. Times are kept in
+`seconds` and `run.json`'s `timings` alone, so that two runs with the same settings give otherwise
+identical bytes.
 """
 
 from __future__ import annotations
@@ -69,20 +70,24 @@ SNAPSHOT_COLUMNS: dict[str, tuple[type, bool]] = {
 }
 STEPS, SNAPSHOTS, MANIFEST = "steps.jsonl", "snapshots.jsonl", "run.json"
 MANIFEST_KEYS = (
-    "schema_version study cell scale trainer arm model sync_interval lr seed ratio settings settings_digest "
-    "source_fingerprint horizon_updates updates stop_reason versions hardware timings"
+    "schema_version study cell scale trainer arm model sync_interval lr seed ratio settings "
+    "settings_digest source_fingerprint horizon_updates updates stop_reason versions hardware timings"
 ).split()
 STOP_REASONS = ("horizon", "collapse", "failed")
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
-    """16 hex digits of the SHA-256 of the settings as canonical JSON: equal settings, equal digest."""
+    """16 hex digits of the SHA-256 of the settings as canonical JSON: equal settings, equal
+    digest.
+    """
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def check_row(row: Mapping[str, Any], columns: Mapping[str, tuple[type, bool]]) -> dict[str, Any]:
-    """The row in column order with non-finite numbers as null; raises ValueError on a wrong key, type or null."""
+    """The row in column order with non-finite numbers as null; raises ValueError on a wrong key,
+    type or null.
+    """
     unknown = set(row) - set(columns)
     if unknown:
         raise ValueError(f"unknown column {sorted(unknown)[0]!r}; allowed: {', '.join(columns)}")
@@ -102,9 +107,10 @@ def check_row(row: Mapping[str, Any], columns: Mapping[str, tuple[type, bool]]) 
 class RowWriter:
     """Appends rows to one JSON-lines file; safe to reopen after a kill.
 
-    On opening, a last line without its newline is cut off (it was being written when the process died). Rows whose `key`
-    is not above that of the last complete row are skipped: a resumed run repeats the updates since its checkpoint, and
-    they are already there. OSError (a full disk) passes through; complete rows stay.
+    On opening, a last line without its newline is cut off (it was being written when the process
+    died). Rows whose `key` is not above that of the last complete row are skipped: a resumed run
+    repeats the updates since its checkpoint, and they are already there. OSError (a full disk)
+    passes through; complete rows stay.
     """
 
     def __init__(self, path: Path, columns: Mapping[str, tuple[type, bool]], key: str) -> None:
@@ -202,9 +208,11 @@ def _typed(frame: pd.DataFrame, columns: Mapping[str, tuple[type, bool]]) -> pd.
 
 
 def read_rows(path: Path, columns: Mapping[str, tuple[type, bool]]) -> pd.DataFrame:
-    """One row file as a frame of the schema's columns and types; a half-written last line is left out.
+    """One row file as a frame of the schema's columns and types; a half-written last line is left
+    out.
 
-    Columns the schema does not know are an error; a null is NaN. Raises UserError naming file and line.
+    Columns the schema does not know are an error; a null is NaN. Raises UserError naming file and
+    line.
     """
     try:
         lines = Path(path).read_bytes().splitlines(keepends=True)
@@ -227,7 +235,9 @@ def read_rows(path: Path, columns: Mapping[str, tuple[type, bool]]) -> pd.DataFr
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as read: typed frames and the manifest (`{}` for a run in progress or a foreign log)."""
+    """A run as read: typed frames and the manifest (`{}` for a run in progress or a foreign
+    log).
+    """
 
     steps: pd.DataFrame
     snapshots: pd.DataFrame

@@ -1,6 +1,8 @@
-"""Named random generators: one a purpose, derived from (purpose, seed, index) and never from S or eta [declared].
+"""Named random generators: one a purpose, derived from (purpose, seed, index) and never from S or
+eta [declared].
 
-Two cells of one seed therefore see the same prompts and, at the same weights, sample the same responses at update t.
+Two cells of one seed therefore see the same prompts and, at the same weights, sample the same
+responses at update t.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""When a run may end before its horizon: its reward has collapsed and stayed down [stated: stop once collapse is identified].
+"""When a run may end before its horizon: its reward has collapsed and stayed down [stated: stop
+once collapse is identified].
 
-Rewards that fall often climb back, so a run ends early only when they have stayed down: over several rollout batches and over a stretch of
-cumulative learning rate, both settings [declared]. This decides when to stop, never what a run is called.
+Rewards that fall often climb back, so a run ends early only when they have stayed down: over
+several rollout batches and over a stretch of cumulative learning rate, both settings [declared].
+This decides when to stop, never what a run is called.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ def stays_down(
 ) -> bool:
     """Whether the last rollout batches all lie far below the best one before them.
 
-    rewards: the mean of each rollout batch so far. The stretch is the longer of `patience_snapshots` batches and
-    `patience_lr_budget` of cumulative learning rate (S*eta a batch).
+    rewards: the mean of each rollout batch so far. The stretch is the longer of
+    `patience_snapshots` batches and `patience_lr_budget` of cumulative learning rate (S*eta a
+    batch).
     """
     stretch = max(patience_snapshots, math.ceil(patience_lr_budget / (lr * sync_interval)))
     before, last = rewards[:-stretch], rewards[-stretch:]

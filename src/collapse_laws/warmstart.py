@@ -1,6 +1,8 @@
-"""The supervised warm start: a fresh tiny Llama learns the task from faulty demonstrations [declared].
+"""The supervised warm start: a fresh tiny Llama learns the task from faulty demonstrations
+[declared].
 
-It ends with an ability that is there but unreliable, so that reinforcement only has to sharpen it: sampled rewards near 0.4.
+It ends with an ability that is there but unreliable, so that reinforcement only has to sharpen it:
+sampled rewards near 0.4.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import torch
 from torch.nn import functional as F
 from tqdm import trange
 
+from collapse_laws.attention import pack, token_logprobs
 from collapse_laws.errors import UserError
-from collapse_laws.policy import FlatParameters, pack, save_policy, tiny_llama, token_logprobs
+from collapse_laws.policy import FlatParameters, save_policy, tiny_llama
 from collapse_laws.rollout import sample
 from collapse_laws.runrecord import settings_digest, write_json
 from collapse_laws.seeding import generator
@@ -45,7 +48,7 @@ def make_start(study: Study, model: str, out: Path) -> dict[str, float]:
     settings = warmstart_settings(study, model)
     if settings["model"]["kind"] != "tiny_llama":
         raise UserError(
-            f"study {study.name!r}, model {model!r}: only models of kind tiny_llama are made here; allowed: tiny_llama."
+            f"study {study.name!r}, model {model!r}: only models of kind tiny_llama are made here."
         )
     tokenizer = character_tokenizer()
     task = make_task(settings["task"], tokenizer)

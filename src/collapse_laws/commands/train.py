@@ -33,13 +33,14 @@ def run(args: argparse.Namespace) -> int:
         "out": args.out or Path("runs") / study.name / cell.name,
     }
     if cell.trainer == "verl":
-        from collapse_laws.verl.launch import train
+        from collapse_laws.verl import launch
 
-        train(cell, **folders)
+        launch.train(cell, **folders)
         return 0
     import torch
 
-    from collapse_laws.learner import Preempted, train
+    from collapse_laws.learner import Preempted
+    from collapse_laws.session import train
 
     if cell.device == "cpu":
         torch.set_num_threads(

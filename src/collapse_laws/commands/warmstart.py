@@ -24,7 +24,6 @@ def run(args: argparse.Namespace) -> int:
     study = load_study(args.params, args.study)
     out = args.out or Path("models") / study.name / args.model
     scores = make_start(study, args.model, out)
-    print(
-        f"{out}: sampled reward {scores['sampled_reward']:.3f}, greedy {scores['greedy_reward']:.3f}"
-    )
+    sampled, greedy = scores["sampled_reward"], scores["greedy_reward"]
+    print(f"{out}: sampled reward {sampled:.3f}, greedy {greedy:.3f}")
     return 0

@@ -14,7 +14,9 @@ from collapse_laws.tasks.arithmetic import ChainArithmetic
 
 
 class Batch(Protocol):
-    """Problems of a task: right-padded prompts and their lengths, and whatever the task judges responses with."""
+    """Problems of a task: right-padded prompts and their lengths, and whatever the task judges
+    responses with.
+    """
 
     prompt: Tensor  # [n, P]
     prompt_length: Tensor  # [n]
@@ -31,7 +33,9 @@ class Task(Protocol):
 
 
 def make_task(settings: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> Task:
-    """The task that a study's settings name; UserError for an unknown name or a setting it does not allow."""
+    """The task that a study's settings name; UserError for an unknown name or a setting it does
+    not allow.
+    """
     options = dict(settings)
     name = options.pop("name", None)
     if name != "chain_arithmetic":

@@ -1,8 +1,10 @@
-"""Chain arithmetic: a verifiable task that a Llama of 25 thousand parameters can learn on a CPU [declared].
+"""Chain arithmetic: a verifiable task that a Llama of 25 thousand parameters can learn on a CPU
+[declared].
 
-A prompt such as `7+3-8=` is evaluated from left to right modulo 10. The response names each further operand with the running
-result after it, then `#`, the answer and the end token: `30` `82`... for 7+3-8: `3` `0` `8` `2` `#` `2` `<eos>`. The reward is 1
-exactly when the whole response is that one, so that guessing the last digit does not pay.
+A prompt such as `7+3-8=` is evaluated from left to right modulo 10. The response names each further
+operand with the running result after it, then `#`, the answer and the end token: `30` `82`... for
+7+3-8: `3` `0` `8` `2` `#` `2` `<eos>`. The reward is 1 exactly when the whole response is that one,
+so that guessing the last digit does not pay.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ PAD_ID, EOS_ID, EQUALS_ID, HASH_ID = (VOCABULARY[s] for s in (PAD, EOS, "=", "#"
 
 
 def character_tokenizer() -> PreTrainedTokenizerFast:
-    """One token a character, and an end and a padding token; its length is the vocabulary of the models."""
+    """One token a character, and an end and a padding token; its length is the vocabulary of the
+    models.
+    """
     tokenizer = Tokenizer(models.WordLevel(VOCABULARY, unk_token=PAD))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -32,7 +36,9 @@ def character_tokenizer() -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """Prompts with what it takes to judge and to demonstrate them; `n` problems, at most `K` terms each."""
+    """Prompts with what it takes to judge and to demonstrate them; `n` problems, at most `K`
+    terms each.
+    """
 
     prompt: Tensor  # [n, 2*K] tokens, right-padded
     prompt_length: Tensor  # [n]
@@ -43,7 +49,9 @@ class Problems:
 
 
 class ChainArithmetic:
-    """The task for chains of `min_terms` to `max_terms` digits below `modulus`, joined by `operators`."""
+    """The task for chains of `min_terms` to `max_terms` digits below `modulus`, joined by
+    `operators`.
+    """
 
     def __init__(
         self, min_terms: int = 3, max_terms: int = 6, operators: str = "+-*", modulus: int = 10
@@ -79,7 +87,9 @@ class ChainArithmetic:
         return Problems(prompt, 2 * terms, terms, digits, operators, answer)
 
     def reward(self, problems: Problems, tokens: Tensor, samples: int) -> Tensor:
-        """1.0 for each response equal to its problem's answer, else 0.0; tokens [n*samples, T] -> [n*samples]."""
+        """1.0 for each response equal to its problem's answer, else 0.0; tokens [n*samples, T]
+        -> [n*samples].
+        """
         answer = problems.answer.repeat_interleave(samples, 0)[:, : tokens.shape[1]]
         return (tokens == answer).all(1).float()
 
@@ -88,8 +98,9 @@ class ChainArithmetic:
     ) -> tuple[Problems, Tensor, Tensor]:
         """Problems with faulty worked answers: responses [n, T] and their lengths [n].
 
-        Each running result is random with probability `wrong_result_rate`, and the chain goes on from it. A share
-        `format_fault_rate` lacks a step (four in ten of them), the `#` (three) or gives a random last digit (three).
+        Each running result is random with probability `wrong_result_rate`, and the chain goes on
+        from it. A share `format_fault_rate` lacks a step (four in ten of them), the `#` (three) or
+        gives a random last digit (three).
         """
         problems = self.problems(n, generator)
         K, rows = self.max_terms, torch.arange(n)
@@ -129,7 +140,9 @@ class ChainArithmetic:
         skip: Tensor | None = None,
         no_hash: Tensor | None = None,
     ) -> Tensor:
-        """The response tokens [n, T]: pairs for terms 1..terms-1 but `skip`, `#` unless `no_hash`, `last`, the end."""
+        """The response tokens [n, T]: pairs for terms 1..terms-1 but `skip`, `#` unless
+        `no_hash`, `last`, the end.
+        """
         n, K = digits.shape
         slots = torch.full((n, 2 * (K - 1) + 3), PAD_ID)
         slots[:, 0 : 2 * (K - 1) : 2] = digits[:, 1:]
