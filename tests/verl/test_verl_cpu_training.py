@@ -44,7 +44,7 @@ from cpu_verl_study import cpu_cell
 from collapse_laws.verl import launch
 base = Path(sys.argv[2])
 folders = {key: base / key for key in ("work", "checkpoints", "out", "data")}
-launch.train(cpu_cell(), model_dir=base / "model", limits=launch.Limits(stall_seconds=150), **folders)
+launch.train(cpu_cell(), model_dir=base / "model", limits=launch.Limits(stall_seconds=280), **folders)
 """
 
 
@@ -84,7 +84,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     write_data(ChainArithmetic(**SMALL_CHAINS), base / "data", TRAINING_PROMPTS, 16, seed=5)
     first = base / "work" / "attempts" / "000"
     supervisor = start(base, base / "gradients-0")
-    deadline = time.monotonic() + 150
+    deadline = time.monotonic() + 280
     while not (first / "updates.jsonl").exists() or '"t":9' not in (first / "updates.jsonl").read_text():
         if supervisor.poll() is not None or time.monotonic() > deadline:
             supervisor.kill()
@@ -97,7 +97,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     last = (first / "updates.jsonl").read_text().splitlines()[-1]
     supervisor = start(base, base / "gradients-1")
     try:
-        code = supervisor.wait(timeout=180)
+        code = supervisor.wait(timeout=280)
     finally:
         supervisor.kill()
         launch.end_processes(base / "work")
