@@ -54,7 +54,7 @@ class Run:
     def __init__(self, base: Path, killed_after: int) -> None:
         self.base, self.killed_after = base, killed_after
         self.record: RunRecord = read_run(base / "out")
-        files = sorted((base / "out" / "attempts").glob("*.jsonl"))
+        files = sorted((base / "out" / "attempts").glob("[0-9][0-9][0-9].jsonl"))
         self.attempts = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
         self.starts = self.record.manifest["timings"]["attempts_from_update"]
 
