@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solveh_banded
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
 DOMINANT = 2 / 3
 
@@ -60,18 +60,26 @@ def _grouped(index: np.ndarray, weight: np.ndarray, value: np.ndarray, how: str,
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.bincount(place, weight * filled, snapshots.size) / total
         scatter = np.bincount(place, known * (filled - mean[place]) ** 2, snapshots.size) / (count - 1)
-        return SnapshotMeans(snapshots, mean, _standard_error(scatter, count), count.astype(int), how)
+        return SnapshotMeans(snapshots, mean, _standard_error(scatter, count, mean), count.astype(int), how)
 
 
-def _standard_error(scatter: np.ndarray, count: np.ndarray) -> np.ndarray:
+def _standard_error(scatter: np.ndarray, count: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """One scatter for the whole run, the median over its snapshots, so that a drop inside a cycle does not hide itself."""
     several = count >= 2
-    se = np.full(scatter.shape, np.nan)
     if np.count_nonzero(several) < 3:
-        return se
+        return _from_neighbours(mean)
     degrees = np.median(count[several]) - 1
     variance = np.median(scatter[several]) * degrees / chi2.median(degrees)
-    return np.where(count > 0, np.sqrt(variance / np.maximum(count, 1)), se)
+    return np.where(count > 0, np.sqrt(variance / np.maximum(count, 1)), np.nan)
+
+
+def _from_neighbours(mean: np.ndarray) -> np.ndarray:
+    """The scatter of single records about their neighbours: second differences, which no steady trend enters."""
+    known = mean[np.isfinite(mean)]
+    if known.size < 8:
+        return np.full(mean.shape, np.nan)
+    bend = known[2:] - 2 * known[1:-1] + known[:-2]
+    return np.full(mean.shape, np.median(np.abs(bend)) / (norm.ppf(0.75) * np.sqrt(6)))
 
 
 def _unmixed(low: np.ndarray, high: np.ndarray, late: np.ndarray, value: np.ndarray, index: np.ndarray) -> SnapshotMeans:
@@ -95,4 +103,4 @@ def _unmixed(low: np.ndarray, high: np.ndarray, late: np.ndarray, value: np.ndar
     if value.max() <= 1:
         reward = np.minimum(reward, 1.0)
     shown = np.bincount(np.where(late >= early, b, a), minlength=index.size)
-    return SnapshotMeans(index, reward, np.full(index.size, np.nan), shown, "unmixed")
+    return SnapshotMeans(index, reward, _from_neighbours(reward), shown, "unmixed")
