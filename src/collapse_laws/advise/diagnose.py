@@ -50,7 +50,7 @@ class Diagnosis:
             "label": outcome.label,
             "collapse_index": outcome.collapse_index if known else None,
             "collapse_step": outcome.collapse_step,
-            "onset_interval": None if outcome.onset_high is None else [outcome.onset_low, outcome.onset_high],
+            "onset_interval": [outcome.onset_low, outcome.onset_high] if known and outcome.onset_high else None,
             "partial_drop_index": outcome.partial_drop_index if known else None,
             "partial_drop_step": outcome.partial_drop_step,
             "first_drop_index": outcome.first_drop_index if known else None,
@@ -112,11 +112,14 @@ def _spent_at(rate: Rates, outcome: Outcome) -> list[float] | None:
 def _reward_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
     key = log.keys.get("reward", "reward_mean")
     if outcome.label == "collapsed":
-        batch = f"rollout batch {outcome.collapse_index} (" if log.sync_interval else "("
+        onset = (
+            f"the true onset lies after update {outcome.onset_low}, at the latest at {outcome.onset_high}"
+            if log.sync_interval
+            else "the true onset lies up to one S earlier"
+        )
         sentence = (
-            f"Collapsed: the reward fell below {outcome.criterion['rho']:g} of its peak {outcome.peak_reward:.3g} in {batch}update "
-            f"{outcome.collapse_step}) and stayed there; the true onset lies after update {outcome.onset_low}, at the latest at "
-            f"{outcome.onset_high}."
+            f"Collapsed: the reward fell below {outcome.criterion['rho']:g} of its peak {outcome.peak_reward:.3g} "
+            f"{_where(log, outcome.collapse_index, outcome.collapse_step)} and stayed there; {onset}."
         )
         return Verdict("collapse", key, outcome.drops[-1].reward, outcome.collapse_step, sentence)
     lead = {
@@ -132,12 +135,16 @@ def _reward_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
     return Verdict("collapse", key, outcome.last_reward, outcome.first_drop_step, f"{lead}: {reason}")
 
 
+def _where(log: ReadLog, index: int | None, step: int | None) -> str:
+    return f"in rollout batch {index} (update {step})" if log.sync_interval else f"at update {step}"
+
+
 def _partial_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
     cycle = log.sync_interval or log.series.stride
     place = int((log.snapshots.index * cycle >= outcome.partial_drop_step).argmax())
     value = float(log.snapshots.reward[place])
-    where = f"rollout batch {outcome.partial_drop_index} (" if log.sync_interval else "("
-    sentence = f"A partial drop came first, to {value:.3g} in {where}update {outcome.partial_drop_step})."
+    where = _where(log, outcome.partial_drop_index, outcome.partial_drop_step)
+    sentence = f"A partial drop came first, to {value:.3g} {where}."
     return Verdict("partial drop", log.keys.get("reward", "reward_mean"), value, outcome.partial_drop_step, sentence)
 
 
@@ -183,10 +190,13 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
             relation = "overlaps"
             if at[1] <= known.c2_low:
                 relation = "lies below"
-            elif at[0] >= known.c2_high:
+            elif at[0] >= known.c2_high and log.sync_interval:
                 relation = "lies above"
+            elif log.sync_interval is None:
+                relation = "may lie in or below"
+            span = f"in ({at[0]:.3g}, {at[1]:.3g}]," if log.sync_interval else f"at most {at[1]:.3g},"
             sentence = (
-                f"The cumulative learning rate at the onset, in ({at[0]:.3g}, {at[1]:.3g}], {relation} {clock}; "
+                f"The cumulative learning rate at the onset, {span} {relation} {clock}; "
                 f"c2/eta is {known.c2_high / rate.lr:.4g} updates."
             )
             found.append(Verdict("clock", "sum of eta", at[1], outcome.onset_high, sentence))

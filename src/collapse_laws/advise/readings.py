@@ -100,5 +100,5 @@ def _reading(
     last = values[place - 1]
     return Reading(
         name, key, usual, float(last), int(t[place - 1]), None,
-        f"{name}: no change detected (median {usual:.3g}, {last:.3g} at update {int(t[place - 1])}).",
+        f"{name}: a change was not detected (median {usual:.3g}, {last:.3g} at update {int(t[place - 1])}).",
     )

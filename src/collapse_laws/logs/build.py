@@ -10,11 +10,10 @@ import pandas as pd
 
 from collapse_laws.errors import UserError
 from collapse_laws.logs import own
-from collapse_laws.logs.keys import choose, rivals
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, choose, rivals
 from collapse_laws.logs.series import Series, resolve_repeats, spans
 from collapse_laws.logs.snapshots import SnapshotMeans, snapshot_means
 from collapse_laws.logs.table import MetricTable
-from collapse_laws.logs.textlog import BAR_STEP, ORDINAL
 from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord
 
 _METRICS = (
@@ -33,7 +32,7 @@ def build(
 ) -> dict[str, Any]:
     """The fields of a ReadLog from a filled table; UserError where it has no reward."""
     keys = _choose_keys(where, table, notes, reward_key, step_key)
-    step_of_row, counts = _steps_of_rows(where, table, keys, step_key)
+    step_of_row, counts = _steps_of_rows(table, keys, step_key, notes)
     rows, reward = table.column(keys["reward"])
     step = step_of_row[rows]
     has_step = np.isfinite(step)
@@ -161,25 +160,26 @@ def _choose_keys(
 
 
 def _listed(table: MetricTable) -> str:
-    names = [*table.keys(), *table.seen]
+    names = [name for name in (*table.keys(), *table.seen) if name not in (ORDINAL, BAR_STEP)]
     shown = ", ".join(repr(name[:60]) for name in names[:12])
     return (shown + (", ..." if len(names) > 12 else "")) if names else "none"
 
 
 def _steps_of_rows(
-    where: str, table: MetricTable, keys: dict[str, str], step_key: str | None
+    table: MetricTable, keys: dict[str, str], step_key: str | None, notes: list[str]
 ) -> tuple[np.ndarray, bool]:
     """[rows] step of each row; whether the log has fully-async counters whose `step` counts synchronisations."""
-    if "step" in keys and keys["step"] != ORDINAL:
+    if "step" in keys:
         step = table.dense(keys["step"])
     elif table.count(ORDINAL):
-        return _steps_of_dictionaries(table), False
+        return _steps_of_dictionaries(table, notes), False
     elif "learner_step" in keys:
         step = table.dense(keys["learner_step"])
     else:
         rows, _ = table.column(keys["reward"])
         step = np.full(table.rows, np.nan)
         step[rows] = np.arange(1, rows.size + 1)
+        notes.append("the log has no step: each row with a reward is taken for one update")
         return step, False
     if "learner_step" in keys and step_key is None:
         step = _learner_steps(table, keys, step)
@@ -203,15 +203,17 @@ def _learner_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray) -
     return step
 
 
-def _steps_of_dictionaries(table: MetricTable) -> np.ndarray:
+def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
     """Steps of printed dictionaries: the bar's position, snapped to the logging interval; their ordinal where there was no bar."""
     ordinal, bar = table.dense(ORDINAL), table.dense(BAR_STEP)
     rows = np.flatnonzero(np.isfinite(ordinal))
     known = rows[np.isfinite(bar[rows])]
     if not known.size:
+        notes.append("records have no step and there is no progress bar: each is taken for one update")
         return ordinal
+    notes.append(f"{rows.size} records without a step of their own were dated by the progress bar")
     if known.size == 1:
-        return np.where(np.isfinite(bar), bar, np.nan)
+        return bar
     stride = float(np.median(np.maximum(np.diff(bar[known]), 1)))
     snapped = np.rint(bar / stride) * stride
     if stride > 1 and np.nanmax(np.abs(snapped - bar)) < stride / 2 and np.nanmin(snapped) > 0:

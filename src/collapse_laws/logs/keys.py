@@ -9,6 +9,10 @@ from __future__ import annotations
 import functools
 import re
 
+# what the text parser itself adds to records that carry no step
+BAR_STEP = "(progress bar)"
+ORDINAL = "(order in the log)"
+
 _REWARDS = (
     r"critic/score/mean",  # verl, before any KL penalty
     r"critic/rewards/mean",  # verl

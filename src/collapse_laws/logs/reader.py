@@ -182,11 +182,9 @@ def _read_lines(
         kind = "wandb_csv" if parser.exported else kind
         notes += [f"{parser.damaged} damaged row(s) left out"] if parser.damaged else []
     else:
-        text = read_text_lines(lines, table)
+        read_text_lines(lines, table)
         if not forced and any(key.startswith(("critic/", "actor/")) for key in table.keys()):
             kind = "verl_console"
-        if text.dictionaries:
-            notes.append(f"{text.dictionaries} records without a step of their own, dated by the progress bar")
     return kind, reward_key
 
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from collapse_laws.logs.keys import role_of
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, role_of
 from collapse_laws.logs.numbers import PLAIN, WRAPPED, parse_number
 from collapse_laws.logs.sources import strip_colours
 from collapse_laws.logs.table import MetricTable
 
-BAR_STEP = "progress bar"  # the key under which the position of the bar is kept
-ORDINAL = "printed dictionary"
 _RAY = re.compile(r"\(\S+ pid=\d+(?:, ip=[^)\s]+)?\)\s?")
 _REPEATED = re.compile(r"\[repeated \d+x across cluster\].*")
 # "max reward: 1.0" is not the mean, nor is "eval reward: 0.4" the training reward
@@ -106,9 +104,9 @@ class TextLines:
             step = float(spoken.group(1)) if spoken else None
         if not pairs and step is not None:
             pairs = [(key, float(number)) for key, number in _SPACED.findall(line)]
-        if step is None and bar is not None and "{" not in line:
-            step = float(bar)  # metrics written behind the bar
         known = [pair for pair in pairs if self.table.keeps(pair[0])]
+        if step is None and known and bar is not None and "{" not in line:
+            step = float(bar)  # metrics written behind the bar
         if step is None and not known:
             for key, _ in pairs:
                 self.table.note(key)
