@@ -1,7 +1,8 @@
 """The command line `collapse-laws`: a table of commands, each a module of `collapse_laws.commands`.
 
-A command module has `configure(parser)` and `run(args) -> int`; its docstring's first line is its help. Modules are
-imported only when their command is asked for, so that `diagnose` never waits for PyTorch.
+A command module has `configure(parser)` and `run(args) -> int`; its docstring's first line is its
+help. Modules are imported only when their command is asked for, so that `diagnose` never waits for
+PyTorch.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("collapse-laws: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `| head` closed the pipe: not an error, but nothing more can be printed
+    except (
+        BrokenPipeError
+    ):  # `| head` closed the pipe: not an error, but nothing more can be printed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

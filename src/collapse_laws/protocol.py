@@ -1,8 +1,10 @@
-"""Time in periodically synchronised training: lag, snapshot, collapse step, and what each framework calls S.
+"""Time in periodically synchronised training: lag, snapshot, collapse step, and what each framework
+calls S.
 
-Section 2.2 of the paper [stated]: the behaviour snapshot at learner update t (0-based) is phi_t = theta_{S*floor(t/S)}, the
-lag is t mod S, and a collapse first seen in the rollouts of snapshot M is dated t_obs = S*M. Since those rollouts
-show the policy at a multiple of S only, the true onset lies in (S*(M-1), S*M] [derived].
+Section 2.2 of the paper [stated]: the behaviour snapshot at learner update t (0-based) is phi_t =
+theta_{S*floor(t/S)}, the lag is t mod S, and a collapse first seen in the rollouts of snapshot M is
+dated t_obs = S*M. Since those rollouts show the policy at a multiple of S only, the true onset lies
+in (S*(M-1), S*M] [derived].
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ class LagError(ValueError):
 
 
 def lag(t: int, sync_interval: int) -> int:
-    """Updates between the behaviour snapshot and the learner at update t (0-based): k_t = t mod S."""
+    """Updates between the behaviour snapshot and the learner at update t (0-based): k_t = t mod
+    S.
+    """
     return t % sync_interval
 
 
@@ -45,15 +49,17 @@ def onset_interval(collapse_index: int, sync_interval: int) -> tuple[int, int]:
 def check_realised_lag(t: Sequence[int], snapshot: Sequence[int], sync_interval: int) -> None:
     """Raise LagError at the first update whose behaviour snapshot is not floor(t/S).
 
-    `t` and `snapshot` are the record's columns of equal length: learner update and behaviour version used.
+    `t` and `snapshot` are the record's columns of equal length: learner update and behaviour
+    version used.
     """
     t, snapshot = np.asarray(t), np.asarray(snapshot)
     wrong = np.flatnonzero(snapshot != t // sync_interval)
     if wrong.size:
         first = wrong[0]
         raise LagError(
-            f"update {t[first]} learned from snapshot {snapshot[first]}, but a synchronisation interval of "
-            f"{sync_interval} means snapshot {t[first] // sync_interval} ({wrong.size} such updates)."
+            f"update {t[first]} learned from snapshot {snapshot[first]}, but a synchronisation "
+            f"interval of {sync_interval} means snapshot {t[first] // sync_interval} "
+            f"({wrong.size} such updates)."
         )
 
 

@@ -1,9 +1,10 @@
 """The run record: what a training run leaves behind, whichever trainer made it.
 
-A record is a directory `runs/<study>/<cell>/` with `steps.jsonl` (one row a learner update), `snapshots.jsonl` (one row a
-rollout batch) and `run.json`, written last: a directory without it is a run in progress. Rows are only appended. A
-missing value is null, never 0. Times are kept in `seconds` and `run.json`'s `timings` alone, so that two runs with the same
-settings give otherwise identical bytes.
+A record is a directory `runs/<study>/<cell>/` with `steps.jsonl` (one row a learner update),
+`snapshots.jsonl` (one row a rollout batch) and `run.json`, written last: a directory without it is
+a run in progress. Rows are only appended. A missing value is null, never 0. Times are kept in
+`seconds` and `run.json`'s `timings` alone, so that two runs with the same settings give otherwise
+identical bytes.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ STEP_COLUMNS: dict[str, tuple[type, bool]] = {
     "degenerate_group_fraction": (float, True),  # groups whose rewards are all equal
     "displacement_rms": (float, True),  # of the parameters from the start, after this update
     "update_rms": (float, True),  # of this update divided by the learning rate
+    "lag_displacement_rms": (float, True),  # of theta - phi; this and the next two where probed
+    "stale_gap_rms": (float, True),  # of the gradient on stale minus the one on fresh rollouts
+    "stale_feedback_cos": (float, True),  # above 0: the stale part pushes on along theta - phi
     "tokens": (int, True),  # response tokens in the batch
     "seconds": (float, True),
 }
@@ -57,25 +61,33 @@ SNAPSHOT_COLUMNS: dict[str, tuple[type, bool]] = {
     "response_length": (float, True),
     "entropy": (float, True),
     "displacement_rms": (float, True),  # of the snapshot from the start
-    "validation_reward": (float, True),  # greedy, on the frozen held-out prompts; null where not taken
+    "cycle_cos": (float, True),  # of the last cycle's displacement and the one before
+    "validation_reward": (
+        float,
+        True,
+    ),  # greedy, on the frozen held-out prompts; null where not taken
     "validation_n": (int, True),
 }
 STEPS, SNAPSHOTS, MANIFEST = "steps.jsonl", "snapshots.jsonl", "run.json"
 MANIFEST_KEYS = (
-    "schema_version study cell scale trainer arm model sync_interval lr seed ratio settings settings_digest "
-    "source_fingerprint horizon_updates updates stop_reason versions hardware timings"
+    "schema_version study cell scale trainer arm model sync_interval lr seed ratio settings "
+    "settings_digest source_fingerprint horizon_updates updates stop_reason versions hardware timings"
 ).split()
 STOP_REASONS = ("horizon", "collapse", "failed")
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
-    """16 hex digits of the SHA-256 of the settings as canonical JSON: equal settings, equal digest."""
+    """16 hex digits of the SHA-256 of the settings as canonical JSON: equal settings, equal
+    digest.
+    """
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def check_row(row: Mapping[str, Any], columns: Mapping[str, tuple[type, bool]]) -> dict[str, Any]:
-    """The row in column order with non-finite numbers as null; raises ValueError on a wrong key, type or null."""
+    """The row in column order with non-finite numbers as null; raises ValueError on a wrong key,
+    type or null.
+    """
     unknown = set(row) - set(columns)
     if unknown:
         raise ValueError(f"unknown column {sorted(unknown)[0]!r}; allowed: {', '.join(columns)}")
@@ -95,9 +107,10 @@ def check_row(row: Mapping[str, Any], columns: Mapping[str, tuple[type, bool]]) 
 class RowWriter:
     """Appends rows to one JSON-lines file; safe to reopen after a kill.
 
-    On opening, a last line without its newline is cut off (it was being written when the process died). Rows whose `key`
-    is not above that of the last complete row are skipped: a resumed run repeats the updates since its checkpoint, and
-    they are already there. OSError (a full disk) passes through; complete rows stay.
+    On opening, a last line without its newline is cut off (it was being written when the process
+    died). Rows whose `key` is not above that of the last complete row are skipped: a resumed run
+    repeats the updates since its checkpoint, and they are already there. OSError (a full disk)
+    passes through; complete rows stay.
     """
 
     def __init__(self, path: Path, columns: Mapping[str, tuple[type, bool]], key: str) -> None:
@@ -171,7 +184,9 @@ def finish(work: Path, directory: Path, manifest: Mapping[str, Any]) -> None:
     if missing:
         raise ValueError(f"run.json lacks {', '.join(missing)}")
     if manifest["stop_reason"] not in STOP_REASONS:
-        raise ValueError(f"stop_reason {manifest['stop_reason']!r}; allowed: {', '.join(STOP_REASONS)}")
+        raise ValueError(
+            f"stop_reason {manifest['stop_reason']!r}; allowed: {', '.join(STOP_REASONS)}"
+        )
     directory.mkdir(parents=True, exist_ok=True)
     for name in (STEPS, SNAPSHOTS):
         os.replace(Path(work) / name, directory / name)
@@ -193,14 +208,18 @@ def _typed(frame: pd.DataFrame, columns: Mapping[str, tuple[type, bool]]) -> pd.
 
 
 def read_rows(path: Path, columns: Mapping[str, tuple[type, bool]]) -> pd.DataFrame:
-    """One row file as a frame of the schema's columns and types; a half-written last line is left out.
+    """One row file as a frame of the schema's columns and types; a half-written last line is left
+    out.
 
-    Columns the schema does not know are an error; a null is NaN. Raises UserError naming file and line.
+    Columns the schema does not know are an error; a null is NaN. Raises UserError naming file and
+    line.
     """
     try:
         lines = Path(path).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
-        raise UserError(f"{path} is missing; a run record has {STEPS}, {SNAPSHOTS} and {MANIFEST}.") from None
+        raise UserError(
+            f"{path} is missing; a run record has {STEPS}, {SNAPSHOTS} and {MANIFEST}."
+        ) from None
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     rows = []
@@ -208,13 +227,17 @@ def read_rows(path: Path, columns: Mapping[str, tuple[type, bool]]) -> pd.DataFr
         try:
             rows.append(check_row(json.loads(line), columns))
         except (ValueError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}, line {number}, is not a row of a run record: {error}.") from None
+            raise UserError(
+                f"{path}, line {number}, is not a row of a run record: {error}."
+            ) from None
     return _typed(pd.DataFrame(rows, columns=list(columns)), columns)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as read: typed frames and the manifest (`{}` for a run in progress or a foreign log)."""
+    """A run as read: typed frames and the manifest (`{}` for a run in progress or a foreign
+    log).
+    """
 
     steps: pd.DataFrame
     snapshots: pd.DataFrame
@@ -243,7 +266,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise UserError(f"{path} holds no JSON object.")
     missing = [key for key in MANIFEST_KEYS if key not in manifest]
     if missing:
-        raise UserError(f"{path} lacks the key {missing[0]!r}: not a run record of schema {SCHEMA_VERSION}.")
+        raise UserError(
+            f"{path} lacks the key {missing[0]!r}: not a run record of schema {SCHEMA_VERSION}."
+        )
     return manifest
 
 

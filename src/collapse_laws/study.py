@@ -1,8 +1,9 @@
 """Studies, blocks and cells: the only reader of params.yaml.
 
-A study is a trainer, its settings and blocks of a grid; a cell is one training run, a point (arm, model, S, eta, seed). An arm names
-the surrogate. Snakemake and DVC use the one expansion made here. A cell's `settings` are all that decides what its run computes;
-their digest stands in the run record, and a record with another digest is refused.
+A study is a trainer, its settings and blocks of a grid; a cell is one training run, a point (arm,
+model, S, eta, seed). An arm names the surrogate. Snakemake and DVC use the one expansion made here.
+A cell's `settings` are all that decides what its run computes; their digest stands in the run
+record, and a record with another digest is refused.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class Study:
     evaluation: dict[str, Any]
 
     def cell(self, name: str) -> Cell:
-        """The cell of that name, of any extent; UserError with the nearest names where there is none."""
+        """The cell of that name, of any extent; UserError with the nearest names where there is
+        none.
+        """
         for cell in self.planned:
             if cell.name == name:
                 return cell
@@ -108,12 +111,16 @@ def cell_name(arm: str, model: str, sync_interval: int, lr: str | float, seed: i
 
 
 def load_params(path: Path | str = PARAMS) -> dict[str, Any]:
-    """params.yaml, validated by the schema beside it; UserError names the key, the value and what is allowed."""
+    """params.yaml, validated by the schema beside it; UserError names the key, the value and
+    what is allowed.
+    """
     path = Path(path)
     try:
         params = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path} is missing; run the command in the project's folder or give --params.") from None
+        raise UserError(
+            f"{path} is missing; run the command in the project's folder or give --params."
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
     validate_params(params, path.parent / SCHEMA)
@@ -144,12 +151,15 @@ def _sentence(error: jsonschema.ValidationError) -> str:
 
 
 def load_study(
-    params: Mapping[str, Any] | Path | str = PARAMS, name: str | None = None, extent: str | None = None
+    params: Mapping[str, Any] | Path | str = PARAMS,
+    name: str | None = None,
+    extent: str | None = None,
 ) -> Study:
     """The study `name` (default: the active one) with the cells of `extent` (default: params' own).
 
-    `params` is a path or what `load_params` returned. Raises UserError for an unknown study or extent, an axis value
-    that is not allowed, a block that names an unknown arm or model, or two blocks that give one cell different settings.
+    `params` is a path or what `load_params` returned. Raises UserError for an unknown study or
+    extent, an axis value that is not allowed, a block that names an unknown arm or model, or two
+    blocks that give one cell different settings.
     """
     if not isinstance(params, Mapping):
         params = load_params(params)
@@ -166,8 +176,9 @@ def load_study(
             if known is not None:
                 if known.settings != cell.settings:
                     raise UserError(
-                        f"params.yaml: blocks {known.blocks[0]!r} and {block_name!r} of study {name!r} give the cell "
-                        f"{cell.name!r} different settings; a cell is one run, so use one block for it."
+                        f"params.yaml: blocks {known.blocks[0]!r} and {block_name!r} of study {name!r} "
+                        f"give the cell {cell.name!r} different settings; a cell is one run, so "
+                        "use one block for it."
                     )
                 cell = _with_blocks(known, (*known.blocks, block_name))
             planned[cell.name] = cell
@@ -194,7 +205,9 @@ def study_names(params: Mapping[str, Any]) -> list[str]:
 
 
 def _resolve(studies: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A study's body with its `base` underneath: settings merge key by key, everything else is replaced whole."""
+    """A study's body with its `base` underneath: settings merge key by key, everything else is
+    replaced whole.
+    """
     if name not in studies:
         raise UserError(f"params.yaml has no study {name!r}; allowed: {', '.join(studies)}.")
     body = copy.deepcopy(dict(studies[name]))
@@ -202,7 +215,10 @@ def _resolve(studies: Mapping[str, Any], name: str) -> dict[str, Any]:
     if base_name is None:
         return body
     if "base" in studies.get(base_name, {}):
-        raise UserError(f"params.yaml, studies.{name}.base: {base_name!r} has a base itself; one level is allowed.")
+        raise UserError(
+            f"params.yaml, studies.{name}.base: {base_name!r} has a base itself; "
+            "one level is allowed."
+        )
     base = _resolve(studies, base_name)
     return {**base, **body, "settings": {**base["settings"], **body.get("settings", {})}}
 
@@ -224,21 +240,27 @@ def _rate(value: Any, where: str) -> str:
         rate = Decimal(0)
     if not (rate.is_finite() and 0 < rate < 1):
         raise UserError(
-            f'params.yaml, {where}: {value!r} is not a learning rate; allowed: a number between 0 and 1, such as "2e-7".'
+            f"params.yaml, {where}: {value!r} is not a learning rate; "
+            'allowed: a number between 0 and 1, such as "2e-7".'
         )
     return str(value)
 
 
-def _expand(study: str, body: Mapping[str, Any], block_name: str, block: Mapping[str, Any]) -> list[Cell]:
+def _expand(
+    study: str, body: Mapping[str, Any], block_name: str, block: Mapping[str, Any]
+) -> list[Cell]:
     where = f"studies.{study}.blocks.{block_name}"
     for axis, known in (("arm", body["arms"]), ("model", body["models"])):
         for value in _axis(block, axis):
             if value not in known:
                 raise UserError(
-                    f"params.yaml, {where}.{axis}: {value!r} is not defined; allowed: {', '.join(known)}."
+                    f"params.yaml, {where}.{axis}: {value!r} is not defined; "
+                    f"allowed: {', '.join(known)}."
                 )
     cells = []
-    for arm, model, sync_interval, lr, seed in itertools.product(*(_axis(block, axis) for axis in AXES)):
+    for arm, model, sync_interval, lr, seed in itertools.product(
+        *(_axis(block, axis) for axis in AXES)
+    ):
         lr = _rate(lr, f"{where}.lr")
         arm_settings = {k: v for k, v in body["arms"][arm].items() if k not in _LABELS}
         settings = {
@@ -254,9 +276,12 @@ def _expand(study: str, body: Mapping[str, Any], block_name: str, block: Mapping
         name = cell_name(arm, model, sync_interval, lr, seed)
         if not re.fullmatch(CELL_PATTERN, name):
             raise UserError(
-                f"params.yaml, {where}: {name!r} cannot name a cell; arms and models are of small letters, digits and '-'."
+                f"params.yaml, {where}: {name!r} cannot name a cell; "
+                "arms and models are of small letters, digits and '-'."
             )
-        budget = body["models"][model].get("reference_lr_budget", body["arms"][arm].get("reference_lr_budget"))
+        budget = body["models"][model].get(
+            "reference_lr_budget", body["arms"][arm].get("reference_lr_budget")
+        )
         settings["model"] = {k: v for k, v in settings["model"].items() if k not in _LABELS}
         cells.append(
             Cell(
@@ -279,7 +304,9 @@ def _expand(study: str, body: Mapping[str, Any], block_name: str, block: Mapping
 
 
 def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """What DVC reads from workflow/cells.yaml: study -> cell -> axes and settings digest, for every block."""
+    """What DVC reads from workflow/cells.yaml: study -> cell -> axes and settings digest, for
+    every block.
+    """
     return {
         name: {
             cell.name: {

@@ -1,1 +1,3 @@
-"""One module a command: argument parsing and printing only; the work is done by the modules it calls."""
+"""One module a command: argument parsing and printing only; the work is done by the modules it
+calls.
+"""

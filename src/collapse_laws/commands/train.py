@@ -1,0 +1,58 @@
+"""Train one cell, or resume it, with the study's trainer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from collapse_laws.study import PARAMS, load_study
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--params", type=Path, default=PARAMS)
+    parser.add_argument("--study", help="default: the active study")
+    parser.add_argument(
+        "--cell", required=True, help="a cell's name; `collapse-laws cells` lists them"
+    )
+    parser.add_argument(
+        "--model-dir", type=Path, help="starting checkpoint; default: models/<study>/<model>"
+    )
+    parser.add_argument("--work", type=Path, help="run in progress; default: work/<study>/<cell>")
+    parser.add_argument("--checkpoints", type=Path, help="default: checkpoints/<study>/<cell>")
+    parser.add_argument("--out", type=Path, help="the run record; default: runs/<study>/<cell>")
+
+
+def run(args: argparse.Namespace) -> int:
+    study = load_study(args.params, args.study)
+    cell = study.cell(args.cell)
+    folders = {
+        "model_dir": args.model_dir or Path("models") / study.name / cell.model,
+        "work": args.work or Path("work") / study.name / cell.name,
+        "checkpoints": args.checkpoints or Path("checkpoints") / study.name / cell.name,
+        "out": args.out or Path("runs") / study.name / cell.name,
+    }
+    if cell.trainer == "verl":
+        from collapse_laws.verl import launch
+
+        launch.train(cell, **folders)
+        return 0
+    import torch
+
+    from collapse_laws.learner import Preempted
+    from collapse_laws.session import train
+
+    if cell.device == "cpu":
+        torch.set_num_threads(
+            1
+        )  # tiny matrices: a second thread only costs; cells run side by side instead
+    try:
+        reason = train(cell, **folders)
+    except Preempted:
+        print(
+            f"{cell.name}: told to stop; saved in {folders['work']}, start it again to go on",
+            file=sys.stderr,
+        )
+        return 143
+    print(f"{folders['out']}: stopped by {reason}")
+    return 0

@@ -1,0 +1,105 @@
+"""The supervised warm start: a fresh tiny Llama learns the task from faulty demonstrations
+[declared].
+
+It ends with an ability that is there but unreliable, so that reinforcement only has to sharpen it:
+sampled rewards near 0.4.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from tqdm import trange
+
+from collapse_laws.attention import pack, token_logprobs
+from collapse_laws.errors import UserError
+from collapse_laws.policy import FlatParameters, save_policy, tiny_llama
+from collapse_laws.rollout import sample
+from collapse_laws.runrecord import settings_digest, write_json
+from collapse_laws.seeding import generator
+from collapse_laws.study import Study
+from collapse_laws.tasks import make_task
+from collapse_laws.tasks.arithmetic import character_tokenizer
+
+WARMUP_STEPS = 50
+FINAL_LR_FRACTION = 0.02
+
+
+def warmstart_settings(study: Study, model: str) -> dict[str, Any]:
+    """All that decides the starting checkpoint of a study's model."""
+    if model not in study.models:
+        raise UserError(
+            f"study {study.name!r} has no model {model!r}; allowed: {', '.join(study.models)}."
+        )
+    return {"task": study.settings["task"], "model": study.models[model]}
+
+
+def make_start(study: Study, model: str, out: Path) -> dict[str, float]:
+    """Train the starting checkpoint of a tiny model and write it to `out` in Hugging Face format.
+
+    Returns (and writes to warmstart.json) the sampled and the greedy reward it starts from.
+    """
+    settings = warmstart_settings(study, model)
+    if settings["model"]["kind"] != "tiny_llama":
+        raise UserError(
+            f"study {study.name!r}, model {model!r}: only models of kind tiny_llama are made here."
+        )
+    tokenizer = character_tokenizer()
+    task = make_task(settings["task"], tokenizer)
+    warm: Mapping[str, Any] = settings["model"]["warmstart"]
+    policy = tiny_llama(settings["model"], tokenizer, warm["seed"])
+    flat = FlatParameters(policy)
+    optimizer = torch.optim.AdamW(
+        [flat.value], lr=warm["peak_lr"], betas=(0.9, warm["adam_beta2"]), weight_decay=0.01
+    )
+    demonstrations = generator("demonstrations", warm["seed"])
+    for step in trange(warm["steps"], desc=f"warm start {model}", unit="step", disable=None):
+        decay = 0.5 * (1 + math.cos(math.pi * step / warm["steps"])) + FINAL_LR_FRACTION
+        optimizer.param_groups[0]["lr"] = (
+            warm["peak_lr"] * min(1, (step + 1) / WARMUP_STEPS) * decay
+        )
+        problems, response, length = task.demonstrations(
+            warm["batch_size"], demonstrations, warm["wrong_result_rate"], warm["format_fault_rate"]
+        )
+        packed = pack(problems.prompt, problems.prompt_length, response, length, 1)
+        flat.grad.zero_()
+        _, distribution = token_logprobs(policy, packed)
+        F.nll_loss(distribution, packed.target).backward()
+        flat.grad.mul_((1 / (flat.grad.norm() + 1e-6)).clamp(max=1))
+        optimizer.step()
+
+    held_out = task.problems(study.settings["validation_prompts"], generator("validation", 0))
+    scores = {}
+    for name, temperature in (("sampled_reward", 1.0), ("greedy_reward", 0.0)):
+        uniform = torch.rand(
+            len(held_out.prompt), task.max_response_tokens, generator=generator("validation", 0, 1)
+        )
+        rollouts = sample(
+            policy,
+            held_out.prompt,
+            held_out.prompt_length,
+            samples=1,
+            max_new_tokens=task.max_response_tokens,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            temperature=temperature,
+            uniform=uniform,
+        )
+        scores[name] = task.reward(held_out, rollouts.tokens, 1).mean().item()
+    # complete or not at all: a folder with warmstart.json is a finished one
+    temporary = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    save_policy(policy, tokenizer, temporary)
+    write_json(
+        temporary / "warmstart.json",
+        {"settings": settings, "settings_digest": settings_digest(settings), **scores},
+    )
+    shutil.rmtree(out, ignore_errors=True)
+    temporary.rename(out)
+    return scores
