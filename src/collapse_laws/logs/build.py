@@ -39,7 +39,7 @@ def build(
     if not has_step.any():
         raise UserError(f"{where}: no row with {keys['reward']!r} has a step; name the step's key with --step-key.")
     rows, reward, step = rows[has_step], reward[has_step], np.rint(step[has_step]).astype(np.int64)
-    fully_async = counts and any(key.startswith("fully_async/") for key in table.keys())
+    fully_async = counts and any(key.startswith("fully_async/") for key in (*table.keys(), *table.seen))
     kept, dropped, repeat_notes = resolve_repeats(step, reward, where)
     step, reward = step[kept], reward[kept]
     interval, source = _sync_interval(step, table, keys, fully_async, sync_interval, notes)

@@ -24,13 +24,13 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\[\d{1,3}(?:;\d
 def open_log(path: Path) -> BinaryIO:
     """The bytes of a file, decompressed if it is gzip by content; UserError where it cannot be opened."""
     try:
-        file = open(path, "rb")
-        magic = file.peek(2)[:2]
+        with open(path, "rb") as file:
+            magic = file.read(2)
+        return gzip.open(path, "rb") if magic == b"\x1f\x8b" else open(path, "rb")  # type: ignore[return-value]
     except FileNotFoundError:
         raise UserError(f"{path} does not exist.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    return gzip.GzipFile(fileobj=file) if magic == b"\x1f\x8b" else file  # type: ignore[return-value]
 
 
 def read_head(path: Path) -> bytes:
@@ -62,8 +62,7 @@ def iter_lines(path: Path, encoding: str) -> Iterator[str]:
 
     Bytes that are not of the encoding become U+FFFD: a log may hold anything that a model generated.
     """
-    with open_log(path) as raw:
-        text = io.TextIOWrapper(raw, encoding=encoding, errors="replace", newline=None)
+    with io.TextIOWrapper(open_log(path), encoding=encoding, errors="replace", newline=None) as text:
         try:
             yield from text
         except (EOFError, gzip.BadGzipFile, zlib.error):
