@@ -36,7 +36,7 @@ FORMATS = {
     "wandb_csv": "CSV export of a W&B chart",
     "tensorboard": "TensorBoard event file or directory",
 }
-_LINE_FORMATS = ("verl_file", "verl_console", "text", "jsonl", "csv", "wandb_csv")
+LINE_FORMATS = ("verl_file", "verl_console", "text", "jsonl", "csv", "wandb_csv")
 _WANDB_MAGIC = b":W&B"
 
 

@@ -66,6 +66,15 @@ class MetricTable:
         for key, value in metrics.items():
             self.put(key, value)
 
+    def take(self) -> dict[str, float]:
+        """The numbers put since the last `take`, the later of one key; they are forgotten here, so that a follower stays small."""
+        taken = {}
+        for key, column in self._columns.items():
+            if column is not None and column[0]:
+                taken[key] = column[1][-1]
+                del column[0][:], column[1][:]
+        return taken
+
     def keys(self) -> list[str]:
         """Keys that hold values, in order of appearance."""
         return [key for key, column in self._columns.items() if column is not None and column[0]]

@@ -150,6 +150,11 @@ class TextLines:
         return shown
 
 
+def step_of_row(row: dict[str, float]) -> float | None:
+    """The step of a record without one of its own, as far as it is known while the log grows."""
+    return row.get(BAR_STEP, row.get(ORDINAL))
+
+
 def _role(key: str) -> str | None:
     found = role_of(key)
     return found[0] if found else None
