@@ -166,6 +166,9 @@ def test_command_line(capsys, tmp_path, monkeypatch):
 
 def test_ledger_is_the_expansion(params):
     ledger = yaml.safe_load((ROOT / "workflow" / "cells.yaml").read_text())
-    for name in study_names(params):
+    assert set(ledger["cells"]) == set(study_names(params))
+    for name, rows in ledger["cells"].items():
         cells = {cell.name: cell.digest for cell in load_study(params, name).planned}
-        assert {key: row["settings"] for key, row in ledger[name].items()} == cells
+        assert {key: cells[key] for key in rows} == {k: row["settings"] for k, row in rows.items()}
+    core = {cell.name for cell in load_study(params, "proxy", "core").cells}
+    assert set(ledger["cells"]["proxy"]) == core
