@@ -127,8 +127,9 @@ def test_readable_at_the_width_of_a_phone(page, tmp_path):
         """const f = document.getElementById("f");
         f.addEventListener("load", () => setTimeout(() => {
           const root = f.contentDocument.documentElement;
-          const past = [...f.contentDocument.querySelectorAll("body *")].filter((e) =>
-            !e.closest(".scroll, .drawing") && e.getBoundingClientRect().right > root.clientWidth + 1);
+          const past = [...f.contentDocument.querySelectorAll("body *")].filter(
+            (e) => !e.closest(".scroll, .drawing") &&
+              e.getBoundingClientRect().right > root.clientWidth + 1);
           document.getElementById("out").textContent = root.scrollWidth + " " + root.clientWidth +
             " " + past.map((e) => e.outerHTML.slice(0, 80)).slice(0, 5);
         }, 500)); f.srcdoc = html;</script>"""
