@@ -1,4 +1,5 @@
-"""A table as CSV, LaTeX (booktabs) and HTML; every text is escaped, and equal tables give equal bytes."""
+"""A table as CSV, LaTeX (booktabs) and HTML; every text is escaped, and equal tables give equal
+bytes."""
 
 from __future__ import annotations
 

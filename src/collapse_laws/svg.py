@@ -1,4 +1,5 @@
-"""Making a drawn SVG part of a page: ids that cannot collide, no references outwards, colours that follow the page's mode."""
+"""Making a drawn SVG part of a page: ids that cannot collide, no references outwards, colours that
+follow the page's mode."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 
 
 def inline(svg: str, name: str, title: str, twins: dict[str, str]) -> str:
-    """The SVG for inclusion in HTML: ids prefixed by `name`, known colours as CSS variables, named by `title`."""
+    """The SVG for inclusion in HTML: ids prefixed by `name`, known colours as CSS variables, named
+    by `title`."""
     svg = _HEAD.sub("", svg, count=1)
     svg = _COMMENT.sub("", _STYLE.sub("", _METADATA.sub("", svg)))
     used = set(_USED.findall(svg))

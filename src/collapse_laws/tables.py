@@ -1,8 +1,9 @@
 """Tables 1 to 3 of a study: where each run collapsed, the configuration, and the seeds.
 
-Each table has two forms: a display for readers (HTML, LaTeX) in the paper's layout, and a tidy one for machines (CSV), one
-row a run or a knob, in which every cell says its label, its dates, its surrogate with clip range, and its seed. First drop and
-lasting onset are separate columns. A planned cell that was not run is `-`.
+Each table has two forms: a display for readers (HTML, LaTeX) in the paper's layout, and a tidy one
+for machines (CSV), one row a run or a knob, in which every cell says its label, its dates, its
+surrogate with clip range, and its seed. First drop and lasting onset are separate columns. A
+planned cell that was not run is `-`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Table:
 
 
 def entry(cell: pd.Series) -> str:
-    """A run in a few characters: `4 (32)`, `stable (>640)`, `osc. 3 (24)`, `undecided (>96)`, `-`."""
+    """A run in a few characters: `4 (32)`, `stable (>640)`, `osc. 3 (24)`, `undecided (>96)`,
+    `-`."""
     label, updates = cell["label"], cell["updates"]
     beyond = "" if pd.isna(updates) else f" (>{updates})"
     if label == "collapsed":
@@ -52,7 +54,8 @@ ENTRIES = (
 
 
 def table1(results: StudyResults) -> Table:
-    """Collapse index and step of every planned cell; rows (arm, model, S, seed), columns learning rates."""
+    """Collapse index and step of every planned cell; rows (arm, model, S, seed), columns learning
+    rates."""
     cells = results.cells
     tidy = cells[
         "cell arm surrogate ratio clip_low clip_high dual_clip model sync_interval lr seed label "

@@ -1,4 +1,5 @@
-"""How numbers, intervals, labels and match marks are written for readers, in tables, figures and the page alike."""
+"""How numbers, intervals, labels and match marks are written for readers, in tables, figures and
+the page alike."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def interval(ends: Sequence[float | None] | None, brackets: str = "[]") -> str:
-    """An interval for readers; an open end is an infinity, no interval a dash, the whole line "unbounded"."""
+    """An interval for readers; an open end is an infinity, no interval a dash, the whole line
+    "unbounded"."""
     if ends is None:
         return "-"
     low, high = ends

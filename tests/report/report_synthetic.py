@@ -1,4 +1,5 @@
-"""Synthetic studies with a known boundary and clock: params.yaml, run records and outcomes, without any training."""
+"""Synthetic studies with a known boundary and clock: params.yaml, run records and outcomes, without
+any training."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ from collapse_laws.study import Cell, load_study
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = 0.032  # onset x lr of every collapsing run
 BOUNDARY = 1.0e-2  # S x lr from which a run collapses
+
+AXES = "study scale trainer arm model sync_interval lr seed".split()
 
 Onset = Callable[[Cell], int | None]
 
@@ -106,7 +109,7 @@ def write_record(root: Path, cell: Cell, onset: int | None, stride: int = 1) -> 
                 "loss": 0.0,
                 "reward_mean": reward + 0.02 * rng.standard_normal(),
                 "grad_norm": 1.0,
-                "grad_cos": None if t == 0 else 0.4 * math.exp(-t / 20) + 0.05 * rng.standard_normal(),
+                "grad_cos": None if t == 0 else _cosine(t, rng),
                 "clip_fraction": 0.01 * lag,
                 "kl_behaviour": 1e-3 * lag,
                 "kl_ref": 1e-4 * t,
@@ -121,6 +124,10 @@ def write_record(root: Path, cell: Cell, onset: int | None, stride: int = 1) -> 
     finish(work, directory, manifest(cell, last, "horizon" if onset is None else "collapse"))
 
 
+def _cosine(t: int, rng: np.random.Generator) -> float:
+    return 0.4 * math.exp(-t / 20) + 0.05 * rng.standard_normal()
+
+
 def _reward(t: int, lr: float, onset: int | None, rng: np.random.Generator) -> float:
     level = 0.4 + 0.5 * (1 - math.exp(-t * lr / 0.02))
     if onset is not None and t >= onset:
@@ -132,7 +139,7 @@ def manifest(cell: Cell, updates: int, stop_reason: str) -> dict:
     return {
         "schema_version": 1,
         "cell": cell.name,
-        **{k: getattr(cell, k) for k in "study scale trainer arm model sync_interval lr seed".split()},
+        **{k: getattr(cell, k) for k in AXES},
         "ratio": cell.settings["ratio"],
         "settings": cell.settings,
         "settings_digest": cell.digest,
@@ -160,7 +167,8 @@ def make_study(
     stride: int = 1,
     **axes,
 ) -> Path:
-    """A whole synthetic study under `root`; returns its params.yaml. Cells for which `without` is true are not run."""
+    """A whole synthetic study under `root`; returns its params.yaml. Cells for which `without` is
+    true are not run."""
     params = write_params(root, **axes)
     study = load_study(params)
     for cell in study.planned:

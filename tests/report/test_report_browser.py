@@ -1,6 +1,8 @@
-"""The page in headless Chromium: no error on the console, no request, no sideways scrolling, no serious fault by axe-core.
+"""The page in headless Chromium: no error on the console, no request, no sideways scrolling, no
+serious fault by axe-core.
 
-Needs `chromium`; axe-core from npm is looked for under COLLAPSE_LAWS_AXE (a path to axe.min.js) or node_modules.
+Needs `chromium`; axe-core from npm is looked for under COLLAPSE_LAWS_AXE (a path to axe.min.js) or
+node_modules.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ addEventListener("load", async () => {
   const root = document.documentElement;
   const mark = document.querySelector("#figure-boundary .has-tip");
   mark?.dispatchEvent(new PointerEvent("pointerenter", {clientX: 9, clientY: 90}));
-  const found = {wide: root.scrollWidth, seen: root.clientWidth, tip: document.querySelector(".tip")?.textContent ?? "", axe: null,
+  const found = {wide: root.scrollWidth, seen: root.clientWidth, axe: null,
+    tip: document.querySelector(".tip")?.textContent ?? "",
     resources: performance.getEntriesByType("resource").map((entry) => entry.name)};
   if (window.axe) {
     const result = await axe.run(document, {resultTypes: ["violations"]});
-    found.axe = result.violations.map((v) => [v.id, v.impact, v.nodes.length, v.nodes[0].html.slice(0, 160)]);
+    found.axe = result.violations.map(
+      (v) => [v.id, v.impact, v.nodes.length, v.nodes[0].html.slice(0, 160)]);
   }
   document.getElementById("probe").textContent = JSON.stringify(found);
 });
@@ -86,7 +90,8 @@ def page(two_arms: Path) -> Path:
 
 
 def test_no_console_error_and_no_request(page, tmp_path):
-    """Served over HTTP, the page asks for itself alone; resource timing lists what it would ask of other hosts."""
+    """Served over HTTP, the page asks for itself alone; resource timing lists what it would ask of
+    other hosts."""
     served = tmp_path / "served"
     served.mkdir()
     (served / "index.html").write_text(page.read_text().replace("</body>", f"{PROBE}</body>"))
@@ -116,14 +121,17 @@ def test_readable_at_the_width_of_a_phone(page, tmp_path):
     quoted = json.dumps(page.read_text()).replace("</", "<\\/")
     frame = tmp_path / "frame.html"
     frame.write_text(
-        '<iframe id="f" width="390" height="800" style="border:0"></iframe><pre id="out"></pre><script>'
+        '<iframe id="f" width="390" height="800" style="border:0"></iframe><pre '
+        'id="out"></pre><script>'
         f"const html = {quoted};"
         """const f = document.getElementById("f");
         f.addEventListener("load", () => setTimeout(() => {
           const root = f.contentDocument.documentElement;
+          const past = [...f.contentDocument.querySelectorAll("body *")].filter(
+            (e) => !e.closest(".scroll, .drawing") &&
+              e.getBoundingClientRect().right > root.clientWidth + 1);
           document.getElementById("out").textContent = root.scrollWidth + " " + root.clientWidth +
-            " " + [...f.contentDocument.querySelectorAll("body *")].filter((e) => !e.closest(".scroll, .drawing") &&
-              e.getBoundingClientRect().right > root.clientWidth + 1).map((e) => e.outerHTML.slice(0, 80)).slice(0, 5);
+            " " + past.map((e) => e.outerHTML.slice(0, 80)).slice(0, 5);
         }, 500)); f.srcdoc = html;</script>"""
     )
     dom, console = browse(frame.as_uri(), tmp_path)

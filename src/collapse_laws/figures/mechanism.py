@@ -1,8 +1,9 @@
 """What the theory says of the inside of a run, where the record measured it (paper, Appendix A.9).
 
-Displacement grows with the sum of learning rates under coherent drift and with the root of the sum of their squares under
-diffusion [stated]; staleness bends the field by an amount that grows with the distance from the snapshot (eq. 9) [derived];
-a feedback cosine above 0 means that the stale part of the field pushes on along that distance. Colour and line style tell the outcome.
+Displacement grows with the sum of learning rates under coherent drift and with the root of the sum
+of their squares under diffusion [stated]; staleness bends the field by an amount that grows with
+the distance from the snapshot (eq. 9) [derived]; a feedback cosine above 0 means that the stale
+part of the field pushes on along that distance. Colour and line style tell the outcome.
 """
 
 from __future__ import annotations
