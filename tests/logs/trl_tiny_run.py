@@ -16,10 +16,25 @@ torch.manual_seed(0)
 vocabulary = {mark: i for i, mark in enumerate(["<pad>", "<eos>", "<unk>", *"0123456789+-= "])}
 core = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
 core.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", padding_side="left")
-model = LlamaForCausalLM(LlamaConfig(
-    vocab_size=len(vocabulary), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-    pad_token_id=0, eos_token_id=1, bos_token_id=1))
+tokenizer = PreTrainedTokenizerFast(
+    tokenizer_object=core,
+    pad_token="<pad>",
+    eos_token="<eos>",
+    unk_token="<unk>",
+    padding_side="left",
+)
+model = LlamaForCausalLM(
+    LlamaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=1,
+    )
+)
 calls = 0
 
 
@@ -36,9 +51,19 @@ trainer = GRPOTrainer(
     reward_funcs=reward,
     train_dataset=Dataset.from_dict({"prompt": [f"{a}+{b}=" for a in range(8) for b in range(8)]}),
     args=GRPOConfig(
-        output_dir=str(folder / "out"), max_steps=40, per_device_train_batch_size=4, num_generations=4, max_completion_length=4,
-        logging_steps=1, save_strategy="no", report_to="tensorboard", learning_rate=1e-4, use_cpu=True, steps_per_generation=2,
-        gradient_accumulation_steps=1),
+        output_dir=str(folder / "out"),
+        max_steps=40,
+        per_device_train_batch_size=4,
+        num_generations=4,
+        max_completion_length=4,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="tensorboard",
+        learning_rate=1e-4,
+        use_cpu=True,
+        steps_per_generation=2,
+        gradient_accumulation_steps=1,
+    ),
     callbacks=[CollapseCallback(folder / "record")],
 )
 trainer.train()

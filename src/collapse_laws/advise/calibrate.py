@@ -60,7 +60,9 @@ def calibrate(runs: Sequence[Observation], name: str) -> Calibration:
     return Calibration(brackets, tuple(runs), boundary, clock)
 
 
-def observe_logs(arguments: Sequence[str], sync_interval: int | None, lr: float | None, keys: dict[str, Any]) -> list[Observation]:
+def observe_logs(
+    arguments: Sequence[str], sync_interval: int | None, lr: float | None, keys: dict[str, Any]
+) -> list[Observation]:
     """Runs from logs given as LOG, LOG@S or LOG@S,ETA; a first pass finds the clock that says which runs outlived it."""
     logs = []
     for argument in arguments:
@@ -69,7 +71,9 @@ def observe_logs(arguments: Sequence[str], sync_interval: int | None, lr: float 
         found = rates(log, rate)
         if log.sync_interval is None or found.lr is None:
             lacking = "S" if log.sync_interval is None else "eta"
-            raise UserError(f"{path}: {lacking} is not in the log; give it as {path.name}@S or {path.name}@S,ETA.")
+            raise UserError(
+                f"{path}: {lacking} is not in the log; give it as {path.name}@S or {path.name}@S,ETA."
+            )
         logs.append((path, log, found))
     reference = None
     for _ in range(2):
@@ -79,7 +83,9 @@ def observe_logs(arguments: Sequence[str], sync_interval: int | None, lr: float 
             onset = None
             if outcome.onset_high is not None and outcome.label == "collapsed":
                 onset = float(outcome.onset_low or 0), float(outcome.onset_high)
-            runs.append(Observation(str(path), log.sync_interval, found.lr, number, outcome.label, onset))
+            runs.append(
+                Observation(str(path), log.sync_interval, found.lr, number, outcome.label, onset)
+            )
         reference = reference_budget((calibrate(runs, "").brackets,))
         if reference is None:
             break
@@ -111,14 +117,19 @@ def observe_group(argument: str) -> list[Observation] | None:
     study, mark, group = argument.partition(":")
     if not mark or not (Path("results") / study / "cells").is_dir():
         return observe_study(argument)
-    cells = [json.loads(file.read_text("utf-8")) for file in sorted((Path("results") / study / "cells").glob("*.json"))]
+    cells = [
+        json.loads(file.read_text("utf-8"))
+        for file in sorted((Path("results") / study / "cells").glob("*.json"))
+    ]
     chosen = [cell for cell in cells if f"{cell.get('arm')}/{cell.get('model')}" == group]
     if not chosen:
         raise UserError(f"study {study!r} has no group {group!r}; a group is ARM/MODEL.")
     return [Observation.from_cell(cell) for cell in chosen]
 
 
-def _split(argument: str, sync_interval: int | None, lr: float | None) -> tuple[Path, int | None, float | None]:
+def _split(
+    argument: str, sync_interval: int | None, lr: float | None
+) -> tuple[Path, int | None, float | None]:
     found = None if Path(argument).exists() else _POINT.fullmatch(argument)
     if found is None:
         return Path(argument), sync_interval, lr
@@ -129,17 +140,25 @@ def _split(argument: str, sync_interval: int | None, lr: float | None) -> tuple[
     return Path(found.group(1)), int(found.group(2)), rate
 
 
-def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: int | None) -> list[str]:
+def advice(
+    brackets: Brackets, sync_interval: int, lr: float | None, horizon: int | None
+) -> list[str]:
     """Sentences for a wanted S, with eta or a horizon in learner updates where they are given."""
     said = []
     low, high, c2 = brackets.stable_max, brackets.collapsed_min, brackets.c2_high
     if brackets.refuted:
-        return ["The runs contradict one product for all S (a stable S*eta is not below a collapsed one), so no rate can be advised."]
+        return [
+            "The runs contradict one product for all S (a stable S*eta is not below a collapsed one), so no rate can be advised."
+        ]
     if low is not None:
-        said.append(f"S={sync_interval}: eta up to {low / sync_interval:.3g} is stable, since S*eta = {low:.3g} was.")
+        said.append(
+            f"S={sync_interval}: eta up to {low / sync_interval:.3g} is stable, since S*eta = {low:.3g} was."
+        )
     if high is not None:
         near = f" near update {c2 * sync_interval / high:.0f} (c2/eta)" if c2 else ""
-        said.append(f"S={sync_interval}: eta from {high / sync_interval:.3g} is expected to fail{near}, since S*eta = {high:.3g} did.")
+        said.append(
+            f"S={sync_interval}: eta from {high / sync_interval:.3g} is expected to fail{near}, since S*eta = {high:.3g} did."
+        )
     if lr is not None:
         product = sync_interval * lr
         fate = {
@@ -158,22 +177,41 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
     if c2 is not None:
         chosen = lr if lr is not None else (low / sync_interval if low is not None else None)
         if chosen is not None:
-            said.append(f"Validate eta={chosen:.3g} to {math.ceil(2 * c2 / chosen)} updates (2 c2/eta): only a run that long is a survivor.")
+            said.append(
+                f"Validate eta={chosen:.3g} to {math.ceil(2 * c2 / chosen)} updates (2 c2/eta): only a run that long is a survivor."
+            )
     else:
-        said.append("No run collapsed, so the clock is unknown and no horizon can be said to be long enough.")
+        said.append(
+            "No run collapsed, so the clock is unknown and no horizon can be said to be long enough."
+        )
     return said
 
 
 def _next_run(brackets: Brackets, sync_interval: int) -> str:
     low, high = brackets.stable_max, brackets.collapsed_min
     if low is not None and high is not None:
-        product, why = math.sqrt(low * high), f"it halves the bracket ({low:.3g}, {high:.3g}) on the log scale"
+        product, why = (
+            math.sqrt(low * high),
+            f"it halves the bracket ({low:.3g}, {high:.3g}) on the log scale",
+        )
     elif low is not None:
-        product, why = 2 * low, "nothing has collapsed yet, so the upper side of the bracket is open"
+        product, why = (
+            2 * low,
+            "nothing has collapsed yet, so the upper side of the bracket is open",
+        )
     elif high is not None:
-        product, why = high / 2, "nothing has survived yet, so the lower side of the bracket is open"
+        product, why = (
+            high / 2,
+            "nothing has survived yet, so the lower side of the bracket is open",
+        )
     else:
-        return "No run survived or collapsed: nothing to bisect yet; run one setting to its end first."
+        return (
+            "No run survived or collapsed: nothing to bisect yet; run one setting to its end first."
+        )
     eta = product / sync_interval
-    horizon = f", for {math.ceil(2 * brackets.c2_high / eta)} updates (2 c2/eta)" if brackets.c2_high else ""
+    horizon = (
+        f", for {math.ceil(2 * brackets.c2_high / eta)} updates (2 c2/eta)"
+        if brackets.c2_high
+        else ""
+    )
     return f"Next run: S={sync_interval}, eta={eta:.3g} (S*eta = {product:.3g}){horizon}: {why}."

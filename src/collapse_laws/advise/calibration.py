@@ -55,7 +55,15 @@ def reference_budget(brackets: tuple[Brackets, ...]) -> float | None:
 
 def save_calibration(path: Path, brackets: Brackets, details: dict[str, Any]) -> None:
     """Write a calibration file."""
-    write_json(path, {"schema_version": SCHEMA_VERSION, "kind": "calibration", "brackets": asdict(brackets), **details})
+    write_json(
+        path,
+        {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "calibration",
+            "brackets": asdict(brackets),
+            **details,
+        },
+    )
 
 
 def load_calibration(path: Path) -> tuple[Brackets, ...]:
@@ -70,6 +78,8 @@ def load_calibration(path: Path) -> tuple[Brackets, ...]:
         raise UserError(f"{path} is not a calibration file of `collapse-laws calibrate`.") from None
     for name in ("stable_max", "collapsed_min", "c2_low", "c2_high"):
         number = getattr(found, name)
-        if number is not None and not (isinstance(number, int | float) and math.isfinite(number) and number > 0):
+        if number is not None and not (
+            isinstance(number, int | float) and math.isfinite(number) and number > 0
+        ):
             raise UserError(f"{path}: {name} is {number!r}; allowed: a number above 0, or null.")
     return (found,)

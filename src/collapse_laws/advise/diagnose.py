@@ -50,7 +50,9 @@ class Diagnosis:
             "label": outcome.label,
             "collapse_index": outcome.collapse_index if known else None,
             "collapse_step": outcome.collapse_step,
-            "onset_interval": [outcome.onset_low, outcome.onset_high] if known and outcome.onset_high else None,
+            "onset_interval": [outcome.onset_low, outcome.onset_high]
+            if known and outcome.onset_high
+            else None,
             "partial_drop_index": outcome.partial_drop_index if known else None,
             "partial_drop_step": outcome.partial_drop_step,
             "first_drop_index": outcome.first_drop_index if known else None,
@@ -64,7 +66,11 @@ class Diagnosis:
             "lr_budget_spent": outcome.lr_budget_spent,
             "lr_budget_at_collapse": _spent_at(self.rate, outcome),
             "reason": outcome.reason,
-            "rewards": {"start": outcome.start_reward, "peak": outcome.peak_reward, "last": outcome.last_reward},
+            "rewards": {
+                "start": outcome.start_reward,
+                "peak": outcome.peak_reward,
+                "last": outcome.last_reward,
+            },
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "readings": [asdict(reading) for reading in self.readings],
             "missing": list(self.missing),
@@ -82,23 +88,38 @@ class Diagnosis:
         }
 
 
-def diagnose(log: ReadLog, lr: float | None = None, calibration: tuple[Brackets, ...] | None = None) -> Diagnosis:
+def diagnose(
+    log: ReadLog, lr: float | None = None, calibration: tuple[Brackets, ...] | None = None
+) -> Diagnosis:
     """Judge a log. `calibration` replaces the published brackets."""
     rate = rates(log, lr)
     brackets = calibration or PUBLISHED
     outcome = judge(log, rate, reference_budget(brackets))
     cycle = log.sync_interval or log.series.stride
     event = next(
-        (s for s in (outcome.partial_drop_step, outcome.first_drop_step, outcome.collapse_step) if s is not None), None
+        (
+            s
+            for s in (outcome.partial_drop_step, outcome.first_drop_step, outcome.collapse_step)
+            if s is not None
+        ),
+        None,
     )
     verdicts = [_reward_verdict(log, outcome)]
-    if outcome.partial_drop_step is not None and outcome.partial_drop_step != outcome.first_drop_step:
+    if (
+        outcome.partial_drop_step is not None
+        and outcome.partial_drop_step != outcome.first_drop_step
+    ):
         verdicts.append(_partial_verdict(log, outcome))
     verdicts += _boundary_verdicts(log, rate, brackets)
     verdicts += _clock_verdicts(log, rate, outcome, brackets)
     verdicts += _lag_verdicts(log)
     return Diagnosis(
-        log, outcome, rate, tuple(verdicts), tuple(readings(log, event, cycle)), tuple(_missing(log, rate))
+        log,
+        outcome,
+        rate,
+        tuple(verdicts),
+        tuple(readings(log, event, cycle)),
+        tuple(_missing(log, rate)),
     )
 
 
@@ -132,7 +153,9 @@ def _reward_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
     reason = outcome.reason
     if log.sync_interval is None:
         reason = reason.replace("rollout batch", "record").replace("batch", "record")
-    return Verdict("collapse", key, outcome.last_reward, outcome.first_drop_step, f"{lead}: {reason}")
+    return Verdict(
+        "collapse", key, outcome.last_reward, outcome.first_drop_step, f"{lead}: {reason}"
+    )
 
 
 def _where(log: ReadLog, index: int | None, step: int | None) -> str:
@@ -145,14 +168,24 @@ def _partial_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
     value = float(log.snapshots.reward[place])
     where = _where(log, outcome.partial_drop_index, outcome.partial_drop_step)
     sentence = f"A partial drop came first, to {value:.3g} {where}."
-    return Verdict("partial drop", log.keys.get("reward", "reward_mean"), value, outcome.partial_drop_step, sentence)
+    return Verdict(
+        "partial drop",
+        log.keys.get("reward", "reward_mean"),
+        value,
+        outcome.partial_drop_step,
+        sentence,
+    )
 
 
 def _boundary_verdicts(log: ReadLog, rate: Rates, brackets: tuple[Brackets, ...]) -> list[Verdict]:
     if rate.lr is None:
         return []
     if log.sync_interval is None:
-        return [_largest_interval(rate.lr, known) for known in brackets if known.stable_max and not known.refuted]
+        return [
+            _largest_interval(rate.lr, known)
+            for known in brackets
+            if known.stable_max and not known.refuted
+        ]
     product = log.sync_interval * rate.lr
     found = []
     for known in brackets:
@@ -177,7 +210,9 @@ def _largest_interval(lr: float, known: Brackets) -> Verdict:
     return Verdict("boundary", "eta", lr, None, sentence)
 
 
-def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple[Brackets, ...]) -> list[Verdict]:
+def _clock_verdicts(
+    log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple[Brackets, ...]
+) -> list[Verdict]:
     if rate.lr is None or outcome.updates is None:
         return []
     found = []
@@ -194,7 +229,9 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
                 relation = "lies above"
             elif log.sync_interval is None:
                 relation = "may lie in or below"
-            span = f"in ({at[0]:.3g}, {at[1]:.3g}]," if log.sync_interval else f"at most {at[1]:.3g},"
+            span = (
+                f"in ({at[0]:.3g}, {at[1]:.3g}]," if log.sync_interval else f"at most {at[1]:.3g},"
+            )
             sentence = (
                 f"The cumulative learning rate at the onset, {span} {relation} {clock}; "
                 f"c2/eta is {known.c2_high / rate.lr:.4g} updates."
@@ -208,7 +245,9 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
             if share >= 2
             else f"a survivor must outlive 2 c2, {max(0, round(2 * known.c2_high / rate.lr) - outcome.updates)} updates more"
         )
-        sentence = f"{outcome.updates} updates have spent {spent:.3g}, {share:.2g} of {clock}: {tail}."
+        sentence = (
+            f"{outcome.updates} updates have spent {spent:.3g}, {share:.2g} of {clock}: {tail}."
+        )
         found.append(Verdict("clock", "sum of eta", spent, outcome.updates, sentence))
     return found
 
@@ -223,7 +262,9 @@ def _lag_verdicts(log: ReadLog) -> list[Verdict]:
     if log.format == "run_record" and log.sync_interval:
         steps = log.record.steps
         try:
-            check_realised_lag(steps["t"].to_numpy(), steps["snapshot"].to_numpy(), log.sync_interval)
+            check_realised_lag(
+                steps["t"].to_numpy(), steps["snapshot"].to_numpy(), log.sync_interval
+            )
         except LagError as error:
             return [Verdict("lag", "lag", None, None, f"The realised lag is not t mod S: {error}")]
     return []
@@ -244,6 +285,11 @@ def _missing(log: ReadLog, rate: Rates) -> list[str]:
     absent = [name for role, name in NAMES.items() if role not in log.series.metrics]
     if absent:
         lacking.append(f"not in the log: {', '.join(absent)}.")
-    if "degenerate_group_fraction" not in log.series.metrics and log.record.snapshots["n"].isna().all():
-        lacking.append("the number of rollouts a batch: the noise of the rewards is judged by their scatter alone.")
+    if (
+        "degenerate_group_fraction" not in log.series.metrics
+        and log.record.snapshots["n"].isna().all()
+    ):
+        lacking.append(
+            "the number of rollouts a batch: the noise of the rewards is judged by their scatter alone."
+        )
     return lacking

@@ -48,7 +48,9 @@ def rates(log: ReadLog, given: float | None) -> Rates:
     known = np.isfinite(values)
     if not known.any():
         recorded = log.record.lr
-        return Rates(recorded, "log" if recorded else "unknown", True, np.empty(0, int), np.empty(0))
+        return Rates(
+            recorded, "log" if recorded else "unknown", True, np.empty(0, int), np.empty(0)
+        )
     last, values = log.series.last[known], values[known]
     constant = bool(np.ptp(values) <= 1e-9 * np.abs(values).max())
     return Rates(float(np.median(values)), "log", constant, last, values)

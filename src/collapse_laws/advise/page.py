@@ -18,9 +18,17 @@ _MOST_POINTS = 1500
 
 def write_page(path: Path, diagnosis: Diagnosis) -> None:
     """Write the page."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    source = importlib.resources.files("collapse_laws").joinpath("templates/diagnose.html.j2").read_text("utf-8")
-    text = environment.from_string(source).render(d=diagnosis, log=diagnosis.log, outcome=diagnosis.outcome, plots=_plots(diagnosis))
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    source = (
+        importlib.resources.files("collapse_laws")
+        .joinpath("templates/diagnose.html.j2")
+        .read_text("utf-8")
+    )
+    text = environment.from_string(source).render(
+        d=diagnosis, log=diagnosis.log, outcome=diagnosis.outcome, plots=_plots(diagnosis)
+    )
     Path(path).write_text(text, encoding="utf-8")
 
 
@@ -29,15 +37,28 @@ def _plots(diagnosis: Diagnosis) -> list[Markup]:
     cycle = log.sync_interval or log.series.stride
     marks = [
         (outcome.partial_drop_step, "partial drop"),
-        (outcome.collapse_step if outcome.collapse_step is not None else outcome.first_drop_step, "drop"),
+        (
+            outcome.collapse_step if outcome.collapse_step is not None else outcome.first_drop_step,
+            "drop",
+        ),
     ]
     marks = [(step, text) for step, text in marks if step is not None]
     batches = (log.snapshots.index * cycle, log.snapshots.reward)
-    found = [plot(f"reward ({log.keys.get('reward', 'reward_mean')})", log.series.last, log.series.reward, marks, batches)]
+    found = [
+        plot(
+            f"reward ({log.keys.get('reward', 'reward_mean')})",
+            log.series.last,
+            log.series.reward,
+            marks,
+            batches,
+        )
+    ]
     for role, name in NAMES.items():
         values = log.series.metrics.get(role)
         if values is not None and np.isfinite(values).sum() > 1:
-            found.append(plot(f"{name} ({log.keys.get(role, role)})", log.series.last, values, marks))
+            found.append(
+                plot(f"{name} ({log.keys.get(role, role)})", log.series.last, values, marks)
+            )
     return found
 
 
@@ -74,11 +95,17 @@ def plot(
         skip = slice(None, None, max(1, -(-int(ok.sum()) // _MOST_POINTS)))
         parts += [
             f'<circle class="batch" cx="{a:.1f}" cy="{b:.1f}" r="3"/>'
-            for a, b in zip(x(batches[0][ok][skip]), y(np.clip(batches[1][ok][skip], low, high)), strict=True)
+            for a, b in zip(
+                x(batches[0][ok][skip]), y(np.clip(batches[1][ok][skip], low, high)), strict=True
+            )
         ]
     for step, text in marks:
-        parts.append(f'<line class="mark" x1="{x(step):.1f}" x2="{x(step):.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>')
-        parts.append(f'<text class="mark" x="{x(step) + 4:.1f}" y="16">{escape(text)}, {step}</text>')
+        parts.append(
+            f'<line class="mark" x1="{x(step):.1f}" x2="{x(step):.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>'
+        )
+        parts.append(
+            f'<text class="mark" x="{x(step) + 4:.1f}" y="16">{escape(text)}, {step}</text>'
+        )
     parts += [
         f'<text x="4" y="16">{high:.3g}</text><text x="4" y="{_HEIGHT - _BOTTOM - 4}">{low:.3g}</text>',
         f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{first}</text><text x="{_WIDTH - 10}" y="{_HEIGHT - 6}" text-anchor="end">update {last}</text>',

@@ -24,11 +24,17 @@ NAMES = {
     "degenerate_group_fraction": "fraction of groups without a signal",
 }
 _MEANING = {
-    ("grad_cos", 1): "consecutive gradients began to point the same way; in the paper this is a late warning only",
+    (
+        "grad_cos",
+        1,
+    ): "consecutive gradients began to point the same way; in the paper this is a late warning only",
     ("grad_cos", -1): "consecutive gradients lost their common direction",
     ("entropy", -1): "the policy narrowed",
     ("entropy", 1): "the policy became more random",
-    ("clip_fraction", 1): "more tokens reached the clip, so the learner had moved further from the policy that sampled",
+    (
+        "clip_fraction",
+        1,
+    ): "more tokens reached the clip, so the learner had moved further from the policy that sampled",
     ("clip_fraction", -1): "fewer tokens reached the clip",
     ("kl_behaviour", 1): "the learner moved away from the policy that sampled",
     ("kl_behaviour", -1): "the learner stayed closer to the policy that sampled",
@@ -63,7 +69,11 @@ def readings(log: ReadLog, event: int | None, cycle: int) -> list[Reading]:
     for role, name in NAMES.items():
         values = log.series.metrics.get(role)
         if values is not None and np.isfinite(values).any():
-            found.append(_reading(name, role, log.keys.get(role, role), log.series.last, values, event, cycle))
+            found.append(
+                _reading(
+                    name, role, log.keys.get(role, role), log.series.last, values, event, cycle
+                )
+            )
     return found
 
 
@@ -76,14 +86,32 @@ def _reading(
     place = int(np.searchsorted(t, end))
     start = min(int(np.searchsorted(t, end - 2 * cycle)), place - 3)
     if start < 3:
-        return Reading(name, key, None, None, None, None, f"{name}: too few records before the event to compare.")
+        return Reading(
+            name,
+            key,
+            None,
+            None,
+            None,
+            None,
+            f"{name}: too few records before the event to compare.",
+        )
     earlier = values[:start]
     usual = float(np.median(earlier))
     spread = 1.4826 * float(np.median(np.abs(earlier - usual)))
-    least = max(_SIGMAS * spread, _COSINE_CHANGE if role == "grad_cos" else _FACTOR * abs(usual), 1e-12)
+    least = max(
+        _SIGMAS * spread, _COSINE_CHANGE if role == "grad_cos" else _FACTOR * abs(usual), 1e-12
+    )
     windows = [("before", slice(start, place))]
     if event is not None and place < t.size:
-        windows.append(("at", slice(place, min(t.size, place + max(3, int(np.searchsorted(t, end + 2 * cycle)) - place)))))
+        windows.append(
+            (
+                "at",
+                slice(
+                    place,
+                    min(t.size, place + max(3, int(np.searchsorted(t, end + 2 * cycle)) - place)),
+                ),
+            )
+        )
     for when, window in windows:
         change = float(np.median(values[window])) - usual
         if abs(change) > least:
@@ -91,7 +119,11 @@ def _reading(
             value, step = float(values[at]), int(t[at])
             direction = 1 if change > 0 else -1
             verb = "rose" if direction > 0 else "fell"
-            time = ("before the end" if event is None else "before the drop") if when == "before" else "at the drop"
+            time = (
+                ("before the end" if event is None else "before the drop")
+                if when == "before"
+                else "at the drop"
+            )
             sentence = (
                 f"{name} {verb} {time}, from {usual:.3g} (median until update {int(t[start - 1])}) to {value:.3g} at update {step}: "
                 f"{_MEANING[role, direction]}."
@@ -99,6 +131,11 @@ def _reading(
             return Reading(name, key, usual, value, step, when, sentence)
     last = values[place - 1]
     return Reading(
-        name, key, usual, float(last), int(t[place - 1]), None,
+        name,
+        key,
+        usual,
+        float(last),
+        int(t[place - 1]),
+        None,
         f"{name}: a change was not detected (median {usual:.3g}, {last:.3g} at update {int(t[place - 1])}).",
     )

@@ -55,9 +55,15 @@ class Batches:
 
     def outcome(self, cycle: int) -> Outcome:
         reward = np.array(self.reward)
-        bend = np.abs(reward[2:] - 2 * reward[1:-1] + reward[:-2]) if reward.size >= _NEIGHBOURS else np.array([np.nan])
+        bend = (
+            np.abs(reward[2:] - 2 * reward[1:-1] + reward[:-2])
+            if reward.size >= _NEIGHBOURS
+            else np.array([np.nan])
+        )
         se = np.full(reward.shape, np.median(bend) / (0.6745 * math.sqrt(6)))
-        return judge_series(np.array(self.index), reward, se, cycle, (self.index[-1] + 1) * cycle, None, None)
+        return judge_series(
+            np.array(self.index), reward, se, cycle, (self.index[-1] + 1) * cycle, None, None
+        )
 
 
 class Watcher:
@@ -184,11 +190,15 @@ class Watcher:
         found = self.outcome.collapse_index
         if found is None:
             if self._suspected is not None:
-                said.append(f"batch {index}: the suspected drop at batch {self._suspected} did not last")
+                said.append(
+                    f"batch {index}: the suspected drop at batch {self._suspected} did not last"
+                )
             self._suspected = None
         elif found < index:
             self.collapsed = True
-            said.append(f"COLLAPSE at rollout batch {found} (update {self.outcome.collapse_step}): {self.outcome.reason}")
+            said.append(
+                f"COLLAPSE at rollout batch {found} (update {self.outcome.collapse_step}): {self.outcome.reason}"
+            )
         elif self._suspected != found:
             self._suspected = found
             said.append(f"batch {found}: a drop to {mean:.3g} is suspected; the next batch decides")
@@ -202,7 +212,11 @@ class Watcher:
         if self._budget is not None:
             left = self._budget - self._spent
             text += f" of c2 {self._budget:.3g}"
-            text += f", {max(0, round(left / self._lr))} updates left" if left > 0 else ", past the clock"
+            text += (
+                f", {max(0, round(left / self._lr))} updates left"
+                if left > 0
+                else ", past the clock"
+            )
         return text
 
 
@@ -215,10 +229,14 @@ def line_format(path: Path) -> str:
     with open(path, "rb") as file:
         magic = file.read(2)
     if magic in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff"):
-        raise UserError(f"{path} is compressed or UTF-16; watch follows plain text, `collapse-laws diagnose` reads it.")
+        raise UserError(
+            f"{path} is compressed or UTF-16; watch follows plain text, `collapse-laws diagnose` reads it."
+        )
     kind = detect(path, read_head(path))
     if kind not in LINE_FORMATS:
-        raise UserError(f"{path} is of the kind {kind}, which does not grow by lines; use `collapse-laws diagnose`.")
+        raise UserError(
+            f"{path} is of the kind {kind}, which does not grow by lines; use `collapse-laws diagnose`."
+        )
     return kind
 
 

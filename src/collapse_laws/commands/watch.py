@@ -22,18 +22,38 @@ from collapse_laws.runrecord import STEPS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "exit codes: 0 quiet for --until-idle seconds without a collapse; 1 collapse; 2 bad input; 130 interrupted"
-    )
-    parser.add_argument("log", type=Path, metavar="LOG", help="a log that grows by lines, or a running run's directory")
-    add_log_arguments(parser)
-    parser.add_argument("--calibration", type=Path, metavar="FILE", help="brackets that `calibrate` wrote; default: published")
+    parser.epilog = "exit codes: 0 quiet for --until-idle seconds without a collapse; 1 collapse; 2 bad input; 130 interrupted"
     parser.add_argument(
-        "--on-collapse", metavar="CMD",
+        "log",
+        type=Path,
+        metavar="LOG",
+        help="a log that grows by lines, or a running run's directory",
+    )
+    add_log_arguments(parser)
+    parser.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="brackets that `calibrate` wrote; default: published",
+    )
+    parser.add_argument(
+        "--on-collapse",
+        metavar="CMD",
         help="run this command once at collapse; COLLAPSE_LOG, COLLAPSE_INDEX and COLLAPSE_STEP are in its environment",
     )
-    parser.add_argument("--until-idle", type=float, metavar="SECONDS", help="end once the log is quiet so long; default: never")
-    parser.add_argument("--poll", type=float, default=1.0, metavar="SECONDS", help="pause between looks at the file (1)")
+    parser.add_argument(
+        "--until-idle",
+        type=float,
+        metavar="SECONDS",
+        help="end once the log is quiet so long; default: never",
+    )
+    parser.add_argument(
+        "--poll",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="pause between looks at the file (1)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
         interval = interval or read_record(path)[1]
         path = path / STEPS
     if path.is_dir() or not path.exists():
-        raise UserError(f"{path} is not a file that exists; watch follows a log of lines, or a running run's directory.")
+        raise UserError(
+            f"{path} is not a file that exists; watch follows a log of lines, or a running run's directory."
+        )
     if interval is None:
         raise UserError("watch needs --sync-interval: an alarm is dated by rollout batches.")
     if interval < 1 or args.poll <= 0:
@@ -77,7 +99,9 @@ def _alarm(args: argparse.Namespace, watcher: Watcher) -> int:
             "COLLAPSE_STEP": str(outcome.collapse_step),
         }
         try:
-            code = subprocess.run(shlex.split(args.on_collapse), env=environment, check=False).returncode
+            code = subprocess.run(
+                shlex.split(args.on_collapse), env=environment, check=False
+            ).returncode
         except (OSError, ValueError) as error:
             print(f"collapse-laws: --on-collapse could not run: {error}", file=sys.stderr)
         else:

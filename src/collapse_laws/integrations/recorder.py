@@ -35,9 +35,13 @@ class Recorder:
         trainer: name of the framework, for run.json.
     """
 
-    def __init__(self, directory: Path | str | None, sync_interval: int, lr: float, trainer: str) -> None:
+    def __init__(
+        self, directory: Path | str | None, sync_interval: int, lr: float, trainer: str
+    ) -> None:
         if sync_interval < 1 or not lr > 0:
-            raise UserError(f"recorder: S is {sync_interval} and the learning rate {lr}; allowed: S from 1, a rate above 0.")
+            raise UserError(
+                f"recorder: S is {sync_interval} and the learning rate {lr}; allowed: S from 1, a rate above 0."
+            )
         self.directory = None if directory is None else Path(directory)
         self.sync_interval, self.lr, self.trainer = sync_interval, lr, trainer
         self.outcome: Outcome | None = None
@@ -59,7 +63,11 @@ class Recorder:
 
         Metrics without a reward (an evaluation) are ignored.
         """
-        numbers = {k: float(v) for k, v in metrics.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        numbers = {
+            k: float(v)
+            for k, v in metrics.items()
+            if isinstance(v, int | float) and not isinstance(v, bool)
+        }
         names = [(key, 1) for key in numbers]
         reward_key = choose(names, "reward")
         if reward_key is None:
@@ -73,8 +81,18 @@ class Recorder:
         if self._writer is not None:
             lr_key = choose(names, "lr")
             lr = numbers[lr_key] if lr_key else self.lr
-            row = {"t": t, "snapshot": batch, "lag": t % self.sync_interval, "lr": lr, "reward_mean": reward}
-            row |= {role: numbers[key] for role in _METRICS if role in STEP_COLUMNS and (key := choose(names, role))}
+            row = {
+                "t": t,
+                "snapshot": batch,
+                "lag": t % self.sync_interval,
+                "lr": lr,
+                "reward_mean": reward,
+            }
+            row |= {
+                role: numbers[key]
+                for role in _METRICS
+                if role in STEP_COLUMNS and (key := choose(names, role))
+            }
             self._writer.steps.append(row)
         return self.collapsed
 
@@ -93,7 +111,9 @@ class Recorder:
             return
         mean = sum(self._values) / len(self._values)
         if self._writer is not None:
-            self._writer.snapshots.append({"M": self._open, "t": self._open * self.sync_interval, "reward_mean": mean})
+            self._writer.snapshots.append(
+                {"M": self._open, "t": self._open * self.sync_interval, "reward_mean": mean}
+            )
         self._batches.add(self._open, mean)
         self._values = []
         self.outcome = self._batches.outcome(self.sync_interval)
@@ -115,7 +135,11 @@ class Recorder:
             "settings_digest": settings_digest(settings),
             "updates": self._updates,
             "stop_reason": stop_reason,
-            "versions": {name: found for name in ("collapse-laws", "trl", "verl", "torch") if (found := _version(name))},
+            "versions": {
+                name: found
+                for name in ("collapse-laws", "trl", "verl", "torch")
+                if (found := _version(name))
+            },
             "hardware": {"machine": platform.machine()},
             "timings": {"wall_seconds": round(time.time() - self._started, 3)},
         }

@@ -26,7 +26,9 @@ class CollapseCallback(TrainerCallback):
         stop: end the training once a collapse is confirmed.
     """
 
-    def __init__(self, directory: Path | str, sync_interval: int | None = None, stop: bool = True) -> None:
+    def __init__(
+        self, directory: Path | str, sync_interval: int | None = None, stop: bool = True
+    ) -> None:
         self.directory, self.sync_interval, self.stop = Path(directory), sync_interval, stop
         self.recorder: Recorder | None = None
 
@@ -62,5 +64,7 @@ def sync_interval_of(args: TrainingArguments) -> int:
     asynchronous = getattr(args, "weight_sync_steps", None)
     if asynchronous:
         return int(asynchronous)
-    batches = (getattr(args, "steps_per_generation", None) or 1) * (getattr(args, "num_iterations", None) or 1)
+    batches = (getattr(args, "steps_per_generation", None) or 1) * (
+        getattr(args, "num_iterations", None) or 1
+    )
     return max(1, batches // max(1, args.gradient_accumulation_steps))

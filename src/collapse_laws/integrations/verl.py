@@ -28,9 +28,13 @@ DIRECTORY, INTERVAL, RATE, STOP_PID = (
 def recorder_from(environment: Mapping[str, str]) -> Recorder:
     """The recorder that the environment describes; UserError names a variable that is missing or no number."""
     try:
-        return Recorder(environment[DIRECTORY], int(environment[INTERVAL]), float(environment[RATE]), "verl")
+        return Recorder(
+            environment[DIRECTORY], int(environment[INTERVAL]), float(environment[RATE]), "verl"
+        )
     except KeyError as error:
-        raise UserError(f"the variable {error.args[0]} is missing; {DIRECTORY}, {INTERVAL} and {RATE} are needed.") from None
+        raise UserError(
+            f"the variable {error.args[0]} is missing; {DIRECTORY}, {INTERVAL} and {RATE} are needed."
+        ) from None
     except ValueError:
         raise UserError(f"{INTERVAL} must be a whole number and {RATE} a number.") from None
 
@@ -62,10 +66,16 @@ def install(aggregator: type, environment: Mapping[str, str]) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return hasattr(value, "__float__") and not isinstance(value, str) and getattr(value, "ndim", 0) == 0
+    return (
+        hasattr(value, "__float__")
+        and not isinstance(value, str)
+        and getattr(value, "ndim", 0) == 0
+    )
 
 
-if os.environ.get(DIRECTORY):  # imported by verl in each of its processes; only the trainer's calls the aggregator
+if os.environ.get(
+    DIRECTORY
+):  # imported by verl in each of its processes; only the trainer's calls the aggregator
     from verl.experimental.fully_async_policy.detach_utils import MetricsAggregator
 
     install(MetricsAggregator, os.environ)

@@ -37,21 +37,29 @@ def build(
     step = step_of_row[rows]
     has_step = np.isfinite(step)
     if not has_step.any():
-        raise UserError(f"{where}: no row with {keys['reward']!r} has a step; name the step's key with --step-key.")
+        raise UserError(
+            f"{where}: no row with {keys['reward']!r} has a step; name the step's key with --step-key."
+        )
     rows, reward, step = rows[has_step], reward[has_step], np.rint(step[has_step]).astype(np.int64)
-    fully_async = counts and any(key.startswith("fully_async/") for key in (*table.keys(), *table.seen))
+    fully_async = counts and any(
+        key.startswith("fully_async/") for key in (*table.keys(), *table.seen)
+    )
     kept, dropped, repeat_notes = resolve_repeats(step, reward, where)
     step, reward = step[kept], reward[kept]
     interval, source = _sync_interval(step, table, keys, fully_async, sync_interval, notes)
     if "learner_step" not in keys and fully_async and interval is not None:
         step = step * interval - 1  # record v ends with update vS-1, counted from 1
     elif fully_async and "learner_step" not in keys:
-        notes.append("`step` counts synchronisations here; without S it cannot be turned into updates")
+        notes.append(
+            "`step` counts synchronisations here; without S it cannot be turned into updates"
+        )
     first, last, stride, zero_based = spans(step, fully_async, averaged)
     made = last >= 0
     first, last, reward, step = first[made], last[made], reward[made], step[made]
     metrics = {
-        role: _aligned(table, keys[role], step_of_row, step, interval if fully_async else None, keys)
+        role: _aligned(
+            table, keys[role], step_of_row, step, interval if fully_async else None, keys
+        )
         for role in _METRICS
         if role in keys
     }
@@ -78,7 +86,9 @@ def build_own(directory: Path, sync_interval: int | None) -> dict[str, Any]:
     """The fields of a ReadLog from a run record of ours."""
     record, known = own.read_record(directory)
     if known is not None and sync_interval not in (None, known):
-        raise UserError(f"{directory} was run with S={known}, but --sync-interval says {sync_interval}; leave it out.")
+        raise UserError(
+            f"{directory} was run with S={known}, but --sync-interval says {sync_interval}; leave it out."
+        )
     interval = known or sync_interval
     frame = record.snapshots.dropna(subset=["M"])
     if frame.empty:
@@ -99,7 +109,9 @@ def build_own(directory: Path, sync_interval: int | None) -> dict[str, Any]:
         "series": series,
         "snapshots": means,
         "sync_interval": interval,
-        "sync_interval_source": "log" if known is not None else ("given" if interval else "unknown"),
+        "sync_interval_source": "log"
+        if known is not None
+        else ("given" if interval else "unknown"),
         "rows": len(steps) + len(frame),
         "keys": {"step": "t", "reward": "reward_mean", **{role: role for role in metrics}},
         "exactness": "Rewards are means over whole rollout batches; the onset is known to one synchronisation interval.",
@@ -139,10 +151,15 @@ def _choose_keys(
 ) -> dict[str, str]:
     counts = [(key, table.count(key)) for key in table.keys()]
     keys: dict[str, str] = {}
-    for name, asked, role in (("--reward-key", reward_key, "reward"), ("--step-key", step_key, "step")):
+    for name, asked, role in (
+        ("--reward-key", reward_key, "reward"),
+        ("--step-key", step_key, "step"),
+    ):
         if asked is not None:
             if not table.count(asked):
-                raise UserError(f"{where} has no numbers under {name} {asked!r}; it has: {_listed(table)}.")
+                raise UserError(
+                    f"{where} has no numbers under {name} {asked!r}; it has: {_listed(table)}."
+                )
             keys[role] = asked
     for role in ("reward", "step", "learner_step", "version", "stale", *_METRICS):
         if role not in keys and (found := choose(counts, role)):
@@ -155,7 +172,9 @@ def _choose_keys(
         keys.pop("learner_step", None)
     others = rivals(counts, "reward", keys["reward"]) if reward_key is None else []
     if others:
-        notes.append(f"the reward is {keys['reward']!r}; {', '.join(map(repr, others[:3]))} would do as well")
+        notes.append(
+            f"the reward is {keys['reward']!r}; {', '.join(map(repr, others[:3]))} would do as well"
+        )
     return keys
 
 
@@ -191,11 +210,17 @@ def _learner_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray) -
     learner = table.dense(keys["learner_step"])
     rows, _ = table.column(keys["reward"])
     known = np.isfinite(learner) & np.isfinite(step)
-    if not np.all(np.isfinite(learner[rows])):  # one metric a row: the number stands in another row of the same step
+    if not np.all(
+        np.isfinite(learner[rows])
+    ):  # one metric a row: the number stands in another row of the same step
         order = np.argsort(step[known], kind="stable")
         steps, values = step[known][order], learner[known][order]
         place = np.searchsorted(steps, step, side="right") - 1
-        found = (place >= 0) & (steps[np.maximum(place, 0)] == step) if steps.size else np.zeros(step.shape, bool)
+        found = (
+            (place >= 0) & (steps[np.maximum(place, 0)] == step)
+            if steps.size
+            else np.zeros(step.shape, bool)
+        )
         learner = np.where(found, values[np.maximum(place, 0)] if steps.size else np.nan, np.nan)
     if np.all(np.isfinite(learner[rows]) | ~np.isfinite(step[rows])):
         return learner
@@ -209,7 +234,9 @@ def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
     rows = np.flatnonzero(np.isfinite(ordinal))
     known = rows[np.isfinite(bar[rows])]
     if not known.size:
-        notes.append("records have no step and there is no progress bar: each is taken for one update")
+        notes.append(
+            "records have no step and there is no progress bar: each is taken for one update"
+        )
         return ordinal
     notes.append(f"{rows.size} records without a step of their own were dated by the progress bar")
     if known.size == 1:
@@ -218,7 +245,9 @@ def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
     snapped = np.rint(bar / stride) * stride
     if stride > 1 and np.nanmax(np.abs(snapped - bar)) < stride / 2 and np.nanmin(snapped) > 0:
         bar = snapped
-    for row in rows[~np.isfinite(bar[rows])]:  # the last dictionary of a log that ends before the bar is redrawn
+    for row in rows[
+        ~np.isfinite(bar[rows])
+    ]:  # the last dictionary of a log that ends before the bar is redrawn
         before = known[known < row]
         if before.size:
             bar[row] = bar[before[-1]] + stride * (ordinal[row] - ordinal[before[-1]])
@@ -276,20 +305,30 @@ def _record(series: Series, means: SnapshotMeans, interval: int | None, where: s
     for role, values in series.metrics.items():
         steps[role] = values
     snapshots = pd.DataFrame(
-        {"M": means.index, "t": means.index * cycle, "reward_mean": means.reward, "reward_se": means.se}
+        {
+            "M": means.index,
+            "t": means.index * cycle,
+            "reward_mean": means.reward,
+            "reward_se": means.se,
+        }
     )
     lr = series.metrics.get("lr")
     constant = lr is not None and np.isfinite(lr).any() and np.nanmin(lr) == np.nanmax(lr)
     return RunRecord(
         steps=_columns(steps, STEP_COLUMNS),
         snapshots=_columns(snapshots, SNAPSHOT_COLUMNS),
-        manifest={"sync_interval": interval, "lr": float(np.nanmax(lr)) if constant else None, "source": where},
+        manifest={
+            "sync_interval": interval,
+            "lr": float(np.nanmax(lr)) if constant else None,
+            "source": where,
+        },
     )
 
 
 def _columns(frame: pd.DataFrame, columns: dict[str, tuple[type, bool]]) -> pd.DataFrame:
     """The frame with the schema's columns and types, NaN where it has none."""
     types = {
-        name: "float64" if kind is float else ("Int64" if nullable else "int64") for name, (kind, nullable) in columns.items()
+        name: "float64" if kind is float else ("Int64" if nullable else "int64")
+        for name, (kind, nullable) in columns.items()
     }
     return frame.reindex(columns=list(columns)).astype(types)

@@ -37,7 +37,8 @@ def looks_like_csv(lines: list[str]) -> bool:
     if len(header) < 2 or any(parse_number(name) is not None for name in header if name):
         return False
     return all(
-        len(row) == len(header) and any(parse_number(cell) is not None for cell in row if cell) for row in cells[1:-1]
+        len(row) == len(header) and any(parse_number(cell) is not None for cell in row if cell)
+        for row in cells[1:-1]
     ) and any(parse_number(cell) is not None for cell in cells[1] if cell)
 
 
@@ -94,7 +95,9 @@ class CsvTable:
         split = [_split_run(name) for name in header]
         chosen = self._choose_run(split)
         self._names = [
-            None if not metric or metric.endswith(_TWINS) or (chosen and run not in ("", chosen)) else metric
+            None
+            if not metric or metric.endswith(_TWINS) or (chosen and run not in ("", chosen))
+            else metric
             for run, metric in split
         ]
         lower = [name.lower() for name in header]
@@ -109,9 +112,13 @@ class CsvTable:
         if asked:
             return asked[0]
         if len(runs) > 1:
-            metric = next(metric for run, metric in split if run == runs[0] and _role_of_reward(metric))
+            metric = next(
+                metric for run, metric in split if run == runs[0] and _role_of_reward(metric)
+            )
             listed = ", ".join(repr(f"{run} - {metric}") for run in runs[:5])
-            raise UserError(f"{self._path} holds {len(runs)} runs; choose one with --reward-key: {listed}.")
+            raise UserError(
+                f"{self._path} holds {len(runs)} runs; choose one with --reward-key: {listed}."
+            )
         return ""
 
 
@@ -131,7 +138,9 @@ def metric_name(key: str) -> str:
     return _split_run(key)[1]
 
 
-def read_csv(lines: Iterator[str], path: Path, table: MetricTable, wanted: Iterable[str]) -> CsvTable:
+def read_csv(
+    lines: Iterator[str], path: Path, table: MetricTable, wanted: Iterable[str]
+) -> CsvTable:
     """Fill the table; the parser tells what it met."""
     parser = CsvTable(table, path, wanted)
     for line in lines:

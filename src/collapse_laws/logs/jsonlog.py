@@ -85,7 +85,9 @@ def load_document(path: Path, encoding: str) -> Any:
     try:
         return json.loads(read_text(path, encoding))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not complete JSON ({' '.join(str(error).split())[:120]}).") from None
+        raise UserError(
+            f"{path} is not complete JSON ({' '.join(str(error).split())[:120]})."
+        ) from None
 
 
 def read_document(document: Any, path: Path, table: MetricTable) -> list[str]:

@@ -42,19 +42,29 @@ _STEPS = (
     r"t",  # our run records
 )
 ROLES: dict[str, tuple[str, ...]] = {
-    "learner_step": (r"training/global_step",),  # verl fully-async: `step` counts synchronisations there
+    "learner_step": (
+        r"training/global_step",
+    ),  # verl fully-async: `step` counts synchronisations there
     "step": _STEPS,
     "reward": _REWARDS,
     "lr": (r"actor/lr|learning_rate|lr|optim/lr|policy/lr|optimizer/lr|actor_lr|lr-adamw",),
-    "entropy": (r"actor/entropy(?:_loss)?|entropy(?:/mean)?|policy/entropy(?:_avg)?|mean_entropy|entropy_mean",),
+    "entropy": (
+        r"actor/entropy(?:_loss)?|entropy(?:/mean)?|policy/entropy(?:_avg)?|mean_entropy|entropy_mean",
+    ),
     "clip_fraction": (
         r"actor/pg_clipfrac",
         r"clip_ratio/region_mean",
         r"clip_ratio",
         r"clip_fraction|clipfrac|clip_frac|pg_clipfrac|policy/clipfrac(?:_avg)?|approx_clipfrac",
     ),
-    "kl_behaviour": (r"actor/ppo_kl", r"ppo_kl|approx_kl|mismatch_kl|policy/approxkl(?:_avg)?|policy_kl|kl_behaviour"),
-    "kl_ref": (r"actor/kl_loss|actor/ref_kl|kl_ref", r"kl|objective/kl|kl_mean|mean_kl|kl_div|ref_kl|kl/mean"),
+    "kl_behaviour": (
+        r"actor/ppo_kl",
+        r"ppo_kl|approx_kl|mismatch_kl|policy/approxkl(?:_avg)?|policy_kl|kl_behaviour",
+    ),
+    "kl_ref": (
+        r"actor/kl_loss|actor/ref_kl|kl_ref",
+        r"kl|objective/kl|kl_mean|mean_kl|kl_div|ref_kl|kl/mean",
+    ),
     "response_length": (
         r"response_length/mean|completions/mean_length|response_length|completion_length",
         r"mean_length|avg_response_length|response_len|generated_length|seq_len/mean|response_lengths/mean",
@@ -81,8 +91,12 @@ _COMPILED = [
     for priority, pattern in enumerate(patterns)
 ]
 _TRAIN = re.compile(r"^(?:train|training|metrics|train_metrics|trainer|log|logs|data)[/.](?=.)")
-_HELD_OUT = re.compile(r"(?:^|[/_.\-])(?:eval|evaluation|val|valid|validation|test|val-core|val-aux)(?:[/_.\-]|$)")
-_NOT_A_MEAN = re.compile(r"(?:^|[/_.\-])(?:std|max|min|var|median|sum|count|time|weight|coef|zero|margins?|p\d+|hist)(?:[/_.\-]|$)")
+_HELD_OUT = re.compile(
+    r"(?:^|[/_.\-])(?:eval|evaluation|val|valid|validation|test|val-core|val-aux)(?:[/_.\-]|$)"
+)
+_NOT_A_MEAN = re.compile(
+    r"(?:^|[/_.\-])(?:std|max|min|var|median|sum|count|time|weight|coef|zero|margins?|p\d+|hist)(?:[/_.\-]|$)"
+)
 _REWARD_LIKE = re.compile(r"reward|score|return|accura")
 _FALLBACK = 1000  # below every named pattern
 
@@ -120,7 +134,11 @@ def choose(keys: list[tuple[str, int]], role: str) -> str | None:
 
     `keys` are (key, number of values). A better name with hardly any values (below a tenth of the fullest) does not count.
     """
-    ranked = [(found[1], -count, len(key), key) for key, count in keys if (found := role_of(key)) and found[0] == role]
+    ranked = [
+        (found[1], -count, len(key), key)
+        for key, count in keys
+        if (found := role_of(key)) and found[0] == role
+    ]
     if not ranked:
         return None
     fullest = max(-count for _, count, _, _ in ranked)

@@ -85,7 +85,9 @@ def read_log(
     if format is not None and format not in FORMATS:
         raise UserError(f"--format {format!r} is not known; allowed: {', '.join(FORMATS)}.")
     if sync_interval is not None and sync_interval < 1:
-        raise UserError(f"--sync-interval {sync_interval} is not allowed; allowed: a whole number from 1.")
+        raise UserError(
+            f"--sync-interval {sync_interval} is not allowed; allowed: a whole number from 1."
+        )
     table = MetricTable(key for key in (reward_key, step_key) for key in _spellings(key))
     notes: list[str] = []
     if path.is_dir():
@@ -97,7 +99,11 @@ def read_log(
             return _finish(path, found, table, notes, reward_key, step_key, sync_interval)
         path, format = files[0], found
     head = read_head(path)
-    directory = own.record_of_file(path, head) if format in (None, "run_record") and not reward_key else None
+    directory = (
+        own.record_of_file(path, head)
+        if format in (None, "run_record") and not reward_key
+        else None
+    )
     if directory is not None:
         return build_record(directory, sync_interval)
     kind = format or detect(path, head)
@@ -106,7 +112,9 @@ def read_log(
     elif kind in ("json", "trl_trainer_state"):
         notes += read_document(load_document(path, text_encoding(path, head)), path, table)
     else:
-        kind, reward_key = _read_lines(path, head, kind, table, notes, reward_key, format is not None)
+        kind, reward_key = _read_lines(
+            path, head, kind, table, notes, reward_key, format is not None
+        )
     return _finish(path, kind, table, notes, reward_key, step_key, sync_interval)
 
 
@@ -167,7 +175,13 @@ def _is_document(text: str) -> bool:
 
 
 def _read_lines(
-    path: Path, head: bytes, kind: str, table: MetricTable, notes: list[str], reward_key: str | None, forced: bool
+    path: Path,
+    head: bytes,
+    kind: str,
+    table: MetricTable,
+    notes: list[str],
+    reward_key: str | None,
+    forced: bool,
 ) -> tuple[str, str | None]:
     """Read a log of lines; returns its kind, refined by what was met, and the reward key as the table spells it."""
     lines = iter_lines(path, text_encoding(path, head))
@@ -207,7 +221,8 @@ def _look_into(directory: Path, format: str | None) -> tuple[str, list[Path]]:
     if own.is_record_directory(directory):
         return "run_record", []
     states = sorted(directory.glob("trainer_state.json")) or sorted(
-        directory.glob("checkpoint-*/trainer_state.json"), key=lambda path: _number(path.parent.name)
+        directory.glob("checkpoint-*/trainer_state.json"),
+        key=lambda path: _number(path.parent.name),
     )
     if states and format != "tensorboard":
         return "trl_trainer_state", states[-1:]

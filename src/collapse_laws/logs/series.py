@@ -36,7 +36,9 @@ class Series:
         return int(self.last[-1]) + 1 if self.last.size else 0
 
 
-def resolve_repeats(step: np.ndarray, reward: np.ndarray, where: str) -> tuple[np.ndarray, int, list[str]]:
+def resolve_repeats(
+    step: np.ndarray, reward: np.ndarray, where: str
+) -> tuple[np.ndarray, int, list[str]]:
     """Row numbers to keep, sorted by step with one row a step, the later of repeated rows; rows dropped; notes.
 
     A step that goes back to one already seen is a resume: everything from there on in the earlier part is void. UserError where a
@@ -82,7 +84,9 @@ def _refuse_second_run(step: np.ndarray, reward: np.ndarray, row: int, where: st
         )
 
 
-def spans(step: np.ndarray, fully_async: bool, averaged: bool) -> tuple[np.ndarray, np.ndarray, int, bool]:
+def spans(
+    step: np.ndarray, fully_async: bool, averaged: bool
+) -> tuple[np.ndarray, np.ndarray, int, bool]:
     """(first, last, stride, zero_based) of the updates each record covers, from sorted distinct steps.
 
     `averaged` says that the trainer is known to average over the updates since its previous record.
@@ -92,8 +96,14 @@ def spans(step: np.ndarray, fully_async: bool, averaged: bool) -> tuple[np.ndarr
     closes = stride > 1 and not (fully_async or averaged)
     if closes and step[0] == stride - 1 and np.all((step + 1) % stride == 0):
         zero_based = True  # steps S-1, 2S-1, ...: counted from 0, each the last of its group
-    elif closes and np.all(step % stride == step[0] % stride) and step[0] % stride in ((0,) if step[0] == 0 else (1,)):
-        last = step if zero_based else step - 1  # 0, L, 2L or 1, L+1, ...: single updates, not groups
+    elif (
+        closes
+        and np.all(step % stride == step[0] % stride)
+        and step[0] % stride in ((0,) if step[0] == 0 else (1,))
+    ):
+        last = (
+            step if zero_based else step - 1
+        )  # 0, L, 2L or 1, L+1, ...: single updates, not groups
         return last, last, stride, zero_based
     last = step if zero_based else step - 1
     before = np.concatenate([[last[0] - stride], last[:-1]])

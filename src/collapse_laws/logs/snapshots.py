@@ -23,12 +23,16 @@ class SnapshotMeans:
 
     index: np.ndarray  # [snapshots] M
     reward: np.ndarray  # [snapshots]
-    se: np.ndarray  # [snapshots] from the scatter of the records within a cycle, NaN where it cannot be told
+    se: (
+        np.ndarray
+    )  # [snapshots] from the scatter of the records within a cycle, NaN where it cannot be told
     records: np.ndarray  # [snapshots] records that show this snapshot
     how: str  # exact | unmixed | blurred
 
 
-def snapshot_means(first: np.ndarray, last: np.ndarray, value: np.ndarray, sync_interval: int) -> SnapshotMeans:
+def snapshot_means(
+    first: np.ndarray, last: np.ndarray, value: np.ndarray, sync_interval: int
+) -> SnapshotMeans:
     """Means per snapshot from records over the updates first..last (from 0, included). Records without a value are left out.
 
     A snapshot all of whose records are NaN stays in the result as NaN.
@@ -50,7 +54,9 @@ def snapshot_means(first: np.ndarray, last: np.ndarray, value: np.ndarray, sync_
     return _grouped(main, share, value, "blurred", sync_interval)
 
 
-def _grouped(index: np.ndarray, weight: np.ndarray, value: np.ndarray, how: str, sync_interval: int) -> SnapshotMeans:
+def _grouped(
+    index: np.ndarray, weight: np.ndarray, value: np.ndarray, how: str, sync_interval: int
+) -> SnapshotMeans:
     snapshots, place = np.unique(index, return_inverse=True)
     known = np.isfinite(value)
     weight = np.where(known, weight, 0.0)
@@ -59,8 +65,12 @@ def _grouped(index: np.ndarray, weight: np.ndarray, value: np.ndarray, how: str,
     count = np.bincount(place, known, snapshots.size)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.bincount(place, weight * filled, snapshots.size) / total
-        scatter = np.bincount(place, known * (filled - mean[place]) ** 2, snapshots.size) / (count - 1)
-        return SnapshotMeans(snapshots, mean, _standard_error(scatter, count, mean), count.astype(int), how)
+        scatter = np.bincount(place, known * (filled - mean[place]) ** 2, snapshots.size) / (
+            count - 1
+        )
+        return SnapshotMeans(
+            snapshots, mean, _standard_error(scatter, count, mean), count.astype(int), how
+        )
 
 
 def _standard_error(scatter: np.ndarray, count: np.ndarray, mean: np.ndarray) -> np.ndarray:
@@ -82,7 +92,9 @@ def _from_neighbours(mean: np.ndarray) -> np.ndarray:
     return np.full(mean.shape, np.median(np.abs(bend)) / (norm.ppf(0.75) * np.sqrt(6)))
 
 
-def _unmixed(low: np.ndarray, high: np.ndarray, late: np.ndarray, value: np.ndarray, index: np.ndarray) -> SnapshotMeans:
+def _unmixed(
+    low: np.ndarray, high: np.ndarray, late: np.ndarray, value: np.ndarray, index: np.ndarray
+) -> SnapshotMeans:
     """Least squares for x in value = (1-late) x_low + late x_high, over the snapshots in `index`."""
     rows = np.isfinite(value)
     low, high, late, value = low[rows], high[rows], late[rows], value[rows]
@@ -95,7 +107,9 @@ def _unmixed(low: np.ndarray, high: np.ndarray, late: np.ndarray, value: np.ndar
     early, late = early / total, late / total
     a, b = np.where(has_low, a, 0), np.where(has_high, b, 0)
     diagonal = np.bincount(a, early**2, index.size) + np.bincount(b, late**2, index.size)
-    off = np.bincount(b, early * late, index.size)  # couples b-1 and b: straddled snapshots are neighbours
+    off = np.bincount(
+        b, early * late, index.size
+    )  # couples b-1 and b: straddled snapshots are neighbours
     right = np.bincount(a, early * value, index.size) + np.bincount(b, late * value, index.size)
     reward = solveh_banded(np.stack([off, diagonal]), right) if index.size > 1 else right / diagonal
     if value.min() >= 0:

@@ -62,7 +62,9 @@ def iter_lines(path: Path, encoding: str) -> Iterator[str]:
 
     Bytes that are not of the encoding become U+FFFD: a log may hold anything that a model generated.
     """
-    with io.TextIOWrapper(open_log(path), encoding=encoding, errors="replace", newline=None) as text:
+    with io.TextIOWrapper(
+        open_log(path), encoding=encoding, errors="replace", newline=None
+    ) as text:
         try:
             yield from text
         except (EOFError, gzip.BadGzipFile, zlib.error):

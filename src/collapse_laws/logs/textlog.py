@@ -19,18 +19,22 @@ _RAY = re.compile(r"\(\S+ pid=\d+(?:, ip=[^)\s]+)?\)\s?")
 _REPEATED = re.compile(r"\[repeated \d+x across cluster\].*")
 # "max reward: 1.0" is not the mean, nor is "eval reward: 0.4" the training reward
 _NOT_AFTER = "".join(
-    f"(?<!{first}{rest} )" for word in ("max", "min", "std", "val", "eval", "test") for rest in [word[1:]]
+    f"(?<!{first}{rest} )"
+    for word in ("max", "min", "std", "val", "eval", "test")
+    for rest in [word[1:]]
     for first in (word[0], word[0].upper())
 )
 _KEY = rf"(?<![\w/\-.]){_NOT_AFTER}['\"]?([A-Za-z_][\w/.@\-]*)['\"]?"
 _PAIR = re.compile(rf"{_KEY}\s*[:=]\s*['\"]?(?:{WRAPPED})?((?>{PLAIN}))(?![\w:])")
 _SPACED = re.compile(rf"{_KEY}\s+((?>{PLAIN}))(?![\w:/])")
 _SPOKEN_STEP = re.compile(
-    r"\b(?:global[ _]?|train(?:ing)?[ _]?)?(?:step|iter|iteration|update)\b[ \[#:=]*(\d+)(?![\d.])", re.IGNORECASE
+    r"\b(?:global[ _]?|train(?:ing)?[ _]?)?(?:step|iter|iteration|update)\b[ \[#:=]*(\d+)(?![\d.])",
+    re.IGNORECASE,
 )
 _BAR = re.compile(r"(?:^|\r|[^\w])(\d+)/(\d+) \[")
 _OTHER_BAR = re.compile(
-    r"load|map|filter|fetch|token|download|generat|shard|captur|process|sav|eval|valid|convert|compil|warm", re.IGNORECASE
+    r"load|map|filter|fetch|token|download|generat|shard|captur|process|sav|eval|valid|convert|compil|warm",
+    re.IGNORECASE,
 )
 
 
@@ -137,7 +141,9 @@ class TextLines:
         shown = None
         for found in _BAR.finditer(line):
             position, total = int(found.group(1)), int(found.group(2))
-            if position > total or _OTHER_BAR.search(line[max(0, found.start() - 80) : found.start()]):
+            if position > total or _OTHER_BAR.search(
+                line[max(0, found.start() - 80) : found.start()]
+            ):
                 continue
             if self._total is None:
                 self._total = total
