@@ -52,6 +52,13 @@ class Request:
 def benchmarks_of(study: Study, model: str) -> list[str]:
     """Names of the benchmarks that the study's section asks for this model."""
     section = study.evaluation.get("benchmarks", {})
+    for name, body in section.items():
+        unknown = sorted(set(body.get("models", ())) - set(study.models))
+        if unknown:
+            raise UserError(
+                f"params.yaml, studies.{study.name}.evaluation.benchmarks.{name}.models: "
+                f"{unknown[0]!r} is not defined; allowed: {', '.join(study.models)}."
+            )
     return [name for name, body in section.items() if model in body.get("models", study.models)]
 
 
@@ -116,36 +123,46 @@ def snapshots_of(checkpoints: Path) -> list[str]:
     return sorted(names, key=lambda name: (not name.isdigit(), name.zfill(12)))
 
 
-def load_problems(request: Request, data: Path) -> list[Problem]:
+def load_problems(request: Request, data: Path, tokenizer: Any) -> list[Problem]:
     """The problems asked for, the first so many where a number is given."""
     if request.benchmark == HELD_OUT:
-        return held_out_problems(request)
+        return held_out_problems(request, tokenizer)
     problems = benchmarks.load(request.benchmark, data)
     return problems[: request.problems]
 
 
-def held_out_problems(request: Request) -> list[Problem]:
-    """The frozen test set of the study's arithmetic task, apart from what the learner validates on."""
-    task = dict(request.task or {})
-    if task.pop("name", None) != "chain_arithmetic":
-        raise UserError(f"the benchmark {HELD_OUT!r} is that of the task chain_arithmetic.")
-    from collapse_laws.seeding import generator
-    from collapse_laws.tasks.arithmetic import EOS_ID, PAD_ID, ChainArithmetic, character_tokenizer
+def held_out_problems(request: Request, tokenizer: Any) -> list[Problem]:
+    """The frozen test set of the study's task, apart from what the learner validates on.
 
-    tokenizer = character_tokenizer()
-    drawn = ChainArithmetic(**task).problems(
+    Chain arithmetic compares the whole response token by token; boxed addition is scored as
+    mathematics is.
+    """
+    from collapse_laws.seeding import generator
+    from collapse_laws.tasks import make_task
+    from collapse_laws.tasks.arithmetic import EOS_ID, PAD_ID, ChainArithmetic
+
+    task = make_task(request.task or {}, tokenizer)
+    drawn = task.problems(
         request.problems or 1000, generator("validation", request.seed, HELD_OUT_STREAM)
     )
     problems = []
-    for i, (prompt, length, terms, answer) in enumerate(
-        zip(drawn.prompt, drawn.prompt_length, drawn.terms, drawn.answer, strict=True)
-    ):
-        prompt = tuple(prompt[: int(length)].tolist())
-        answer = tuple(token for token in answer.tolist() if token not in (PAD_ID, EOS_ID))
-        text, gold = tokenizer.decode(prompt), tokenizer.decode(answer)
-        level = f"{int(terms)} terms"
+    for i, (padded, length) in enumerate(zip(drawn.prompt, drawn.prompt_length, strict=True)):
+        prompt = tuple(padded[: int(length)].tolist())
+        answer, level = None, None
+        if isinstance(task, ChainArithmetic):
+            answer = tuple(t for t in drawn.answer[i].tolist() if t not in (PAD_ID, EOS_ID))
+            gold, level = tokenizer.decode(answer), f"{int(drawn.terms[i])} terms"
+        else:
+            gold = drawn.answer[i]
         problems.append(
-            Problem(i, text, (gold,), level=level, answer_tokens=answer, prompt_tokens=prompt)
+            Problem(
+                index=i,
+                text=tokenizer.decode(prompt),
+                golds=(gold,),
+                level=level,
+                answer_tokens=answer,
+                prompt_tokens=prompt,
+            )
         )
     return problems
 

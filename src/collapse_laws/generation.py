@@ -127,7 +127,7 @@ def read_part(part: Part, end_tokens: Sequence[int]) -> tuple[list[Completion], 
         finished = row["finished"] or end < len(tokens)
         completions.append(Completion(row["problem"], row["sample"], tuple(tokens[:end]), finished))
     name, number = next(iter(version.items()))
-    return completions, f"{name} {number}"
+    return completions, f"{'local' if name == 'torch' else name} ({name} {number})"
 
 
 def generate(backend: str, job: Job, parts: Sequence[Part]) -> Iterator[Part]:

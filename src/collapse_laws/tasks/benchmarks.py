@@ -178,7 +178,7 @@ def _problem(chosen: Benchmark, index: int, row: Mapping[str, str]) -> Problem:
 
 def solution_gold(solution: str) -> str:
     """The content of the last box of a solution, read by verl's functions, as its data preparation does."""
-    from collapse_laws.tasks.checkers import verl_math_reward
+    from collapse_laws.tasks.verl_checker import verl_math_reward
 
     checker = verl_math_reward()
     return checker.remove_boxed(checker.last_boxed_only_string(solution))

@@ -10,16 +10,12 @@ golds in the forms that `benchmarks` makes of them [declared].
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.util
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 
-from collapse_laws.errors import UserError
 from collapse_laws.tasks.benchmarks import Problem
+from collapse_laws.tasks.verl_checker import verl_math_reward
 from collapse_laws.tasks.verify_pool import VerifyItem, VerifyPool
 
 MATH_REWARD, MATH_VERIFY = "math_reward", "math_verify"
@@ -35,25 +31,6 @@ class Verdict:
     math_reward: float  # 0 or 1
     math_verify: float | None  # 0 or 1; None where it was not asked for
     math_verify_status: str | None  # one of verify_pool.STATUSES
-
-
-@functools.cache
-def verl_math_reward() -> ModuleType:
-    """verl's module `utils.reward_score.math_reward`, without importing the package.
-
-    `import verl` takes seconds and brings Ray and PyTorch; the module itself imports nothing. UserError without verl.
-    """
-    spec = importlib.util.find_spec("verl")
-    path = Path(next(iter(spec.submodule_search_locations))) if spec else Path()
-    path = path / "utils" / "reward_score" / "math_reward.py"
-    if spec is None or not path.is_file():
-        raise UserError(
-            "scoring mathematics needs verl's checker math_reward, and verl is not installed; install the extra `verl`."
-        )
-    module_spec = importlib.util.spec_from_file_location("collapse_laws_verl_math_reward", path)
-    module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
-    return module
 
 
 def extract_answer(text: str) -> str | None:
