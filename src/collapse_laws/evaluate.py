@@ -99,7 +99,7 @@ def evaluate(
     temporary.replace(parquet)
     write_json(out, result)
     shutil.rmtree(work)
-    return result
+    return read_result(out)
 
 
 def _labels(result: Mapping[str, Any]) -> dict[str, Any]:
