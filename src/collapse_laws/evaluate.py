@@ -1,10 +1,12 @@
-"""Score a checkpoint on a benchmark: generations, verdicts, and one JSON file with a Parquet of generations beside it.
+"""Score a checkpoint on a benchmark: generations, verdicts, and one JSON file with a Parquet of
+generations beside it.
 
-Protocol [stated]: MATH test with the checker of training for the Llama models; avg@1 on MATH-500 and Minerva Math and
-avg@8 on AMC 2023 and 2024 for Qwen3-8B; decoding and samples fixed across cells and steps.
+Protocol [stated]: MATH test with the checker of training for the Llama models; avg@1 on MATH-500
+and Minerva Math and avg@8 on AMC 2023 and 2024 for Qwen3-8B; decoding and samples fixed across
+cells and steps.
 
-An evaluation works in parts (`generation.py`); a part that was generated or scored before a kill is taken as it is,
-provided that the request (checkpoint, content, decoding, prompts) is the same.
+An evaluation works in parts (`generation.py`); a part that was generated or scored before a kill is
+taken as it is, provided that the request (checkpoint, content, decoding, prompts) is the same.
 """
 
 from __future__ import annotations
@@ -54,9 +56,11 @@ def evaluate(
     work: Path,
     requests_per_part: int = generation.REQUESTS_PER_PART,
 ) -> dict[str, Any]:
-    """Evaluate and write `out` (JSON) and the Parquet of generations beside it; returns what the JSON holds.
+    """Evaluate and write `out` (JSON) and the Parquet of generations beside it; returns what the
+    JSON holds.
 
-    An `out` that answers the same request is returned as it is. `work` holds the parts until both files are written.
+    An `out` that answers the same request is returned as it is. `work` holds the parts until both
+    files are written.
     """
     started = time.perf_counter()
     tokenizer = _tokenizer(subject.checkpoint)

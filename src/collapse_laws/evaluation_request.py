@@ -1,7 +1,8 @@
-"""What an evaluation asks: the checkpoint, the benchmark's problems and prompts, and every setting that decides a generation.
+"""What an evaluation asks: the checkpoint, the benchmark's problems and prompts, and every setting
+that decides a generation.
 
-All of it comes from the `evaluation` section of a study in params.yaml; lengths, temperatures and prompts there are
-[declared]. Proxy models are scored on a frozen held-out set of their own task.
+All of it comes from the `evaluation` section of a study in params.yaml; lengths, temperatures and
+prompts there are [declared]. Proxy models are scored on a frozen held-out set of their own task.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked: a benchmark of a study's evaluation section, with everything that decides its generations."""
+    """What is asked: a benchmark of a study's evaluation section, with everything that decides its
+    generations.
+    """
 
     benchmark: str
     backend: str
@@ -63,12 +66,15 @@ def benchmarks_of(study: Study, model: str) -> list[str]:
 
 
 def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> Request:
-    """The request that the study's evaluation section makes for a benchmark; UserError where it has none."""
+    """The request that the study's evaluation section makes for a benchmark; UserError where it has
+    none.
+    """
     section = study.evaluation
     if benchmark not in section.get("benchmarks", {}):
         known = ", ".join(section.get("benchmarks", {})) or "none"
         raise UserError(
-            f"params.yaml, studies.{study.name}.evaluation: no benchmark {benchmark!r}; it has: {known}."
+            f"params.yaml, studies.{study.name}.evaluation: no benchmark {benchmark!r}; it has: "
+            f"{known}."
         )
     body = section["benchmarks"][benchmark]
     decoding = Decoding(
@@ -93,7 +99,9 @@ def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> 
 
 
 def subject_of(study: Study, cell: Cell, snapshot: str, checkpoints: Path, models: Path) -> Subject:
-    """The checkpoint of a cell after `snapshot` updates, or its `final` one; 0 is the study's starting checkpoint."""
+    """The checkpoint of a cell after `snapshot` updates, or its `final` one; 0 is the study's
+    starting checkpoint.
+    """
     path = checkpoints / snapshot
     if snapshot == "0" and not path.exists():
         path = models
@@ -188,7 +196,9 @@ def prompt_tokens(problem: Problem, tokenizer: Any, prompt: Mapping[str, Any]) -
 
 
 def checkpoint_digest(checkpoint: Path) -> str:
-    """16 hex digits over the files' names, sizes and first and last MiB: a replaced checkpoint is noticed in no time."""
+    """16 hex digits over the files' names, sizes and first and last MiB: a replaced checkpoint is
+    noticed in no time.
+    """
     digest = hashlib.sha256()
     for path in sorted(p for p in checkpoint.iterdir() if p.is_file()):
         size = path.stat().st_size
@@ -202,7 +212,9 @@ def checkpoint_digest(checkpoint: Path) -> str:
 
 
 def end_tokens(checkpoint: Path, tokenizer: Any) -> tuple[int, ...]:
-    """The tokenizer's end token first, then those of generation_config.json (Llama's chat models end with another)."""
+    """The tokenizer's end token first, then those of generation_config.json (Llama's chat models
+    end with another).
+    """
     found = [tokenizer.eos_token_id]
     path = checkpoint / "generation_config.json"
     if path.exists():
@@ -211,7 +223,8 @@ def end_tokens(checkpoint: Path, tokenizer: Any) -> tuple[int, ...]:
     ends = tuple(dict.fromkeys(token for token in found if token is not None))
     if not ends:
         raise UserError(
-            f"{checkpoint} names no end token, neither in its tokenizer nor in generation_config.json."
+            f"{checkpoint} names no end token, neither in its tokenizer nor in "
+            f"generation_config.json."
         )
     return ends
 

@@ -1,9 +1,10 @@
 """Checkers: what makes an answer right.
 
-The score is the paper's rule-based checker (section 2, [stated] without a name). Taken as `math_reward.compute_score` of
-verl [declared], which verl itself uses for MATH: the last `\\boxed{}`, normalised as a string, equal to the gold. It is
-used through verl's own file, not rewritten. math-verify gives a second, labelled score, since `math_reward` rejects right
-answers in other forms (0.75 for 3/4). verl has no checker for Minerva and AMC; the same two are used there on
+The score is the paper's rule-based checker (section 2, [stated] without a name). Taken as
+`math_reward.compute_score` of verl [declared], which verl itself uses for MATH: the last
+`\\boxed{}`, normalised as a string, equal to the gold. It is used through verl's own file, not
+rewritten. math-verify gives a second, labelled score, since `math_reward` rejects right answers in
+other forms (0.75 for 3/4). verl has no checker for Minerva and AMC; the same two are used there on
 golds in the forms that `benchmarks` makes of them [declared].
 """
 
@@ -15,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collapse_laws.tasks.benchmarks import Problem
-from collapse_laws.tasks.verl_checker import verl_math_reward
 from collapse_laws.tasks.verify_pool import VerifyItem, VerifyPool
+from collapse_laws.tasks.verl_checker import verl_math_reward
 
 MATH_REWARD, MATH_VERIFY = "math_reward", "math_verify"
 
@@ -34,7 +35,9 @@ class Verdict:
 
 
 def extract_answer(text: str) -> str | None:
-    """The content of the last box as verl's checker reads it; None where there is none, or it does not close."""
+    """The content of the last box as verl's checker reads it; None where there is none, or it does
+    not close.
+    """
     checker = verl_math_reward()
     box = checker.last_boxed_only_string(text)
     # remove_boxed asserts one of these two beginnings; \fbox has neither and verl scores it 0
@@ -53,7 +56,9 @@ def math_reward(text: str, golds: Sequence[str | None]) -> float:
 def check(
     problems: Sequence[Problem], texts: Sequence[str], pool: VerifyPool | None = None
 ) -> list[Verdict]:
-    """The verdict on each response; `texts[i]` answers `problems[i]`. Without a pool the second score is None."""
+    """The verdict on each response; `texts[i]` answers `problems[i]`. Without a pool the second
+    score is None.
+    """
     second = [(None, None)] * len(texts)
     if pool is not None:
         items = [
