@@ -176,7 +176,7 @@ def held_out_problems(request: Request, tokenizer: Any) -> list[Problem]:
 
 
 def prompt_tokens(problem: Problem, tokenizer: Any, prompt: Mapping[str, Any]) -> tuple[int, ...]:
-    """The token ids of a problem's prompt: its own, or text through the chat template or as it is."""
+    """Token ids of a prompt: the problem's own, or its text, through the chat template or plain."""
     if problem.prompt_tokens is not None:
         return problem.prompt_tokens
     text = prompt.get("prefix", "") + problem.text + prompt.get("suffix", "")

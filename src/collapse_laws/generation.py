@@ -78,7 +78,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a backend needs: the checkpoint, prompts as token ids by problem row, and how to decode."""
+    """What a backend needs: the checkpoint, prompt token ids by problem row, how to decode."""
 
     checkpoint: Path
     prompts: dict[int, tuple[int, ...]]

@@ -194,7 +194,7 @@ def solution_gold(solution: str) -> str:
 
 
 def gold_forms(gold: str) -> tuple[tuple[str, ...], tuple[str, int] | None]:
-    """The accepted forms of a Minerva gold, and its (mantissa, exponent) where it is in e-notation."""
+    """The accepted forms of a Minerva gold, and (mantissa, exponent) of one in e-notation."""
     gold = gold.strip()
     if match := _SCIENTIFIC.fullmatch(gold):
         mantissa, exponent = match[1], int(match[2])
