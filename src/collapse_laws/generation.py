@@ -1,10 +1,12 @@
-"""Generation for evaluation: requests, parts that survive a kill, and the two backends that fill them.
+"""Generation for evaluation: requests, parts that survive a kill, and the two backends that fill
+them.
 
-A request is one sample of one problem, with a seed derived from (evaluation seed, benchmark, problem, sample) alone, so
-that every cell and snapshot decodes in the same way [stated: decoding and samples fixed across cells and steps] and
-neither batching nor a resumed run changes a sample. Requests are grouped into parts; a part's file is written once,
-whole. Backends: `local` (this package's sampler, for models that a CPU holds) and `vllm` (its offline engine, in an
-environment of its own).
+A request is one sample of one problem, with a seed derived from (evaluation seed, benchmark,
+problem, sample) alone, so that every cell and snapshot decodes in the same way [stated: decoding
+and samples fixed across cells and steps] and neither batching nor a resumed run changes a sample.
+Requests are grouped into parts; a part's file is written once, whole. Backends: `local` (this
+package's sampler, for models that a CPU holds) and `vllm` (its offline engine, in an environment of
+its own).
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class Decoding:
         """UserError for what cannot be meant, or what the backend cannot do."""
         if self.temperature == 0 and self.samples > 1:
             raise UserError(
-                f"temperature 0 gives {self.samples} equal samples; samples must be 1, or the temperature above 0."
+                f"temperature 0 gives {self.samples} equal samples; samples must be 1, or the "
+                f"temperature above 0."
             )
         if backend == "local" and self.temperature > 0 and self.top_p != 1.0:
             raise UserError(
@@ -75,7 +78,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a backend needs: the checkpoint, prompts as token ids by problem row, and how to decode."""
+    """What a backend needs: the checkpoint, prompt token ids by problem row, how to decode."""
 
     checkpoint: Path
     prompts: dict[int, tuple[int, ...]]
@@ -127,7 +130,7 @@ def read_part(part: Part, end_tokens: Sequence[int]) -> tuple[list[Completion], 
         finished = row["finished"] or end < len(tokens)
         completions.append(Completion(row["problem"], row["sample"], tuple(tokens[:end]), finished))
     name, number = next(iter(version.items()))
-    return completions, f"{name} {number}"
+    return completions, f"{'local' if name == 'torch' else name} ({name} {number})"
 
 
 def generate(backend: str, job: Job, parts: Sequence[Part]) -> Iterator[Part]:
@@ -199,7 +202,9 @@ class _LocalSampler:
 
 
 def vllm_python() -> str:
-    """The interpreter that has vLLM: $COLLAPSE_LAWS_VLLM_PYTHON, .venv-vllm, or this one; UserError where none has."""
+    """The interpreter that has vLLM: $COLLAPSE_LAWS_VLLM_PYTHON, .venv-vllm, or this one; UserError
+    where none has.
+    """
     if named := os.environ.get(VLLM_PYTHON):
         if not os.access(named, os.X_OK):
             raise UserError(f"{VLLM_PYTHON} names {named}, which is no interpreter.")
@@ -210,7 +215,8 @@ def vllm_python() -> str:
     if importlib.util.find_spec("vllm") is not None:
         return sys.executable
     raise UserError(
-        f"vLLM is not installed; run `make env-vllm`, or let {VLLM_PYTHON} name an interpreter that has it."
+        f"vLLM is not installed; run `make env-vllm`, or let {VLLM_PYTHON} name an interpreter "
+        f"that has it."
     )
 
 
@@ -281,5 +287,6 @@ def _run_vllm(job: Job, parts: Sequence[Part]) -> None:
         found = re.findall(r"\b\w*(?:Error|Exception): .*", log.read_text(errors="replace"))
         reason = found[-1][:200].rstrip(".") if found else "it names no error"
         raise UserError(
-            f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in {log}."
+            f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in "
+            f"{log}."
         )

@@ -1,7 +1,9 @@
-"""The registered benchmarks: where each comes from, what is wrong with it, and what is done about it.
+"""The registered benchmarks: where each comes from, what is wrong with it, and what is done about
+it.
 
-Section 2 of the paper names the sets [stated] but gives no Hub id, no revision and no row count for AMC 2024; those
-are [declared] here. Revisions are those that public code pins; where none is known, it is None.
+Section 2 of the paper names the sets [stated] but gives no Hub id, no revision and no row count for
+AMC 2024; those are [declared] here. Revisions are those that public code pins; where none is known,
+it is None.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ BENCHMARKS: dict[str, Benchmark] = {
             columns=_MATH_COLUMNS,
             licence="MIT",
             defects=(
-                "three golds are faulty; kept, since the training set is the published one, and flagged",
+                "three golds are faulty; kept, since the training set is the published one, and "
+                "flagged",
                 "114 solutions have several boxes: the last one is the gold, as in verl",
                 "rows 2773 and 2832 have the level '?': reported as a level of its own",
             ),
@@ -76,7 +79,8 @@ BENCHMARKS: dict[str, Benchmark] = {
             licence="MIT",
             defects=(
                 "90 solutions have several boxes: the last one is the gold, as in verl",
-                "problems 1038 and 4656 are near-duplicates of training problems 1414 and 2948: kept",
+                "problems 1038 and 4656 are near-duplicates of training problems 1414 and 2948: "
+                "kept",
             ),
         ),
         Benchmark(
@@ -109,8 +113,10 @@ BENCHMARKS: dict[str, Benchmark] = {
             columns={"problem": ("problem", "question"), "answer": ("answer",)},
             licence="MIT for the file; the problems are MIT OpenCourseWare's",
             defects=(
-                "58 golds are in e-notation (4.5e33), which neither checker takes for 4.5 \\times 10^{33}: accepted in either form",
-                "golds 38 and 49 are Python fractions (-1./3), gold 5 is np.arcsin(10/13): accepted as LaTeX too",
+                "58 golds are in e-notation (4.5e33), which neither checker takes for 4.5 "
+                "\\times 10^{33}: accepted in either form",
+                "golds 38 and 49 are Python fractions (-1./3), gold 5 is np.arcsin(10/13): "
+                "accepted as LaTeX too",
                 "gold 86 ends in a line break: stripped",
             ),
         ),
@@ -147,7 +153,8 @@ BENCHMARKS: dict[str, Benchmark] = {
             licence="none stated; the Mathematical Association of America's copyright",
             defects=(
                 "45 of the 50 problems of AMC 12A and 12B: those with figures are missing",
-                "three rows cannot be answered as written: scored as they are, flagged, and the score without them is given",
+                "three rows cannot be answered as written: scored as they are, flagged, and the "
+                "score without them is given",
                 "the gold of 12B-4 is the letter of a bin, D: kept",
             ),
             flagged={

@@ -1,7 +1,9 @@
-"""Benchmarks as problems: read from a folder or the Hub, checked row by row, golds brought into the forms accepted.
+"""Benchmarks as problems: read from a folder or the Hub, checked row by row, golds brought into the
+forms accepted.
 
-A set's row count and the digest of every row are compared with what `benchmark_rows.json` holds, whichever way it was
-read, and an error names the first row that differs. `benchmark_registry` says what each set is.
+A set's row count and the digest of every row are compared with what `benchmark_rows.json` holds,
+whichever way it was read, and an error names the first row that differs. `benchmark_registry` says
+what each set is.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ def benchmark(name: str) -> Benchmark:
 
 
 def load(name: str, folder: Path | str) -> list[Problem]:
-    """The problems of a set, from `folder` if its file lies there, else from the Hub; checked row by row.
+    """The problems of a set, from `folder` if its file lies there, else from the Hub; checked row
+    by row.
 
     Raises UserError where the set cannot be had, or where count or content differ.
     """
@@ -115,8 +118,10 @@ def _check(chosen: Benchmark, canonical: list[dict[str, str]], source: str) -> N
         ]
         first = canonical[differing[0]]
         raise UserError(
-            f"{source} differs from {chosen.title} in {len(differing)} of {chosen.rows} rows, first in row "
-            f"{differing[0]} ({first['problem'][:60]!r}); allowed: the content of revision {chosen.revision} of {chosen.hub}."
+            f"{source} differs from {chosen.title} in {len(differing)} of {chosen.rows} rows, "
+            f"first in row "
+            f"{differing[0]} ({first['problem'][:60]!r}); allowed: the content of revision "
+            f"{chosen.revision} of {chosen.hub}."
         )
 
 
@@ -147,7 +152,8 @@ def _hub_rows(chosen: Benchmark, folder: Path) -> list[dict[str, Any]]:
         import datasets
     except ImportError:
         raise UserError(
-            f"{chosen.title} is not in {folder}, and the package datasets, which reads it from the Hub, is not "
+            f"{chosen.title} is not in {folder}, and the package datasets, which reads it from "
+            f"the Hub, is not "
             f"installed; install the extra `verl`, or {advice}."
         ) from None
     try:
@@ -157,7 +163,8 @@ def _hub_rows(chosen: Benchmark, folder: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{chosen.title} is not in {folder}, and {chosen.hub} cannot be read from the Hub ({reason}); {advice}."
+            f"{chosen.title} is not in {folder}, and {chosen.hub} cannot be read from the Hub "
+            f"({reason}); {advice}."
         ) from None
     return list(rows)
 
@@ -177,15 +184,17 @@ def _problem(chosen: Benchmark, index: int, row: Mapping[str, str]) -> Problem:
 
 
 def solution_gold(solution: str) -> str:
-    """The content of the last box of a solution, read by verl's functions, as its data preparation does."""
-    from collapse_laws.tasks.checkers import verl_math_reward
+    """The content of the last box of a solution, read by verl's functions, as its data preparation
+    does.
+    """
+    from collapse_laws.tasks.verl_checker import verl_math_reward
 
     checker = verl_math_reward()
     return checker.remove_boxed(checker.last_boxed_only_string(solution))
 
 
 def gold_forms(gold: str) -> tuple[tuple[str, ...], tuple[str, int] | None]:
-    """The accepted forms of a Minerva gold, and its (mantissa, exponent) where it is in e-notation."""
+    """The accepted forms of a Minerva gold, and (mantissa, exponent) of one in e-notation."""
     gold = gold.strip()
     if match := _SCIENTIFIC.fullmatch(gold):
         mantissa, exponent = match[1], int(match[2])
