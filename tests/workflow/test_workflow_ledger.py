@@ -24,7 +24,15 @@ def test_clone_pulls_and_trains_nothing(recorded, tmp_path_factory):
     recorded.edit("params.yaml", "    recorded: core ", "    recorded: []  ")  # of the proxy
     recorded.edit("params.yaml", "  smoke:\n", "  smoke:\n    recorded: core\n")
     recorded.run(sys.executable, "-m", "collapse_laws", "cells", "--write")
-    git = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main")
+    git = (
+        "git",
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    )
     recorded.run(*git, "init", "-q")
     recorded.run(*git, "add", "-A")
     recorded.run("dvc", "commit", "-f", "-q", "start", "smoke")

@@ -35,7 +35,9 @@ def test_missing_records_are_trained_and_the_model_made_once(project):
 def test_other_sources_retrain_nothing_and_the_learners_code_everything(recorded):
     for path in (recorded.root / "src").rglob("*.py"):
         path.touch()
-    recorded.edit("src/collapse_laws/cli.py", "from __future__", "import io  # noqa\nfrom __future__")
+    recorded.edit(
+        "src/collapse_laws/cli.py", "from __future__", "import io  # noqa\nfrom __future__"
+    )
     recorded.edit("src/collapse_laws/grpo.py", '"""', '"""A docstring decides nothing. ')
     assert "train" not in recorded.plan(TABLE, *SMOKE)
     with open(recorded.root / "src/collapse_laws/grpo.py", "a", encoding="utf-8") as file:
@@ -61,7 +63,15 @@ def test_changed_setting_trains_its_cell_alone(recorded, model_is_there):
     assert plan.get("warmstart", 0) == (0 if model_is_there else 1)
     assert recorded.plan(f"runs/smoke/{CELL}/run.json")["train"] == 1
     refused = recorded.run(
-        sys.executable, "-m", "collapse_laws", "extract", "--study", "smoke", "--cell", CELL, check=False
+        sys.executable,
+        "-m",
+        "collapse_laws",
+        "extract",
+        "--study",
+        "smoke",
+        "--cell",
+        CELL,
+        check=False,
     )
     assert refused.returncode == 2
     assert "Traceback" not in refused.stdout
@@ -76,7 +86,9 @@ def test_paper_study_plans_eight_gpus_a_run_and_its_data_once(project):
     assert plan["prepare"] == 1
     assert plan["fetch"] == 3
     assert plan["train"] >= 40
-    text = project.run(sys.executable, "-m", "snakemake", "-n", "runs", "--config", "study=paper").stdout
+    text = project.run(
+        sys.executable, "-m", "snakemake", "-n", "runs", "--config", "study=paper"
+    ).stdout
     assert "gpu=8" in text
 
 
