@@ -16,7 +16,7 @@ from collapse_laws.runrecord import MANIFEST_KEYS, SNAPSHOTS, STEPS, finish, wri
 from collapse_laws.study import load_study
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("Snakefile", "params.yaml", "dvc.yaml", ".dvcignore", ".gitignore", "workflow")
+PARTS = ("Snakefile", "pyproject.toml", "params.yaml", "dvc.yaml", ".dvcignore", ".gitignore", "workflow")
 FOLDERS = ("profiles", "src", "reference")
 
 
@@ -89,6 +89,7 @@ def copy_project(target: Path) -> Project:
         shutil.copytree(
             ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
         )
+    (target / "slurm").symlink_to("profiles/slurm")
     (target / ".dvc").mkdir()
     shutil.copy(ROOT / ".dvc" / "config", target / ".dvc" / "config")
     shutil.copy(ROOT / ".dvc" / ".gitignore", target / ".dvc" / ".gitignore")
