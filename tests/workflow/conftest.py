@@ -16,7 +16,15 @@ from collapse_laws.runrecord import MANIFEST_KEYS, SNAPSHOTS, STEPS, finish, wri
 from collapse_laws.study import load_study
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("Snakefile", "pyproject.toml", "params.yaml", "dvc.yaml", ".dvcignore", ".gitignore", "workflow")
+PARTS = (
+    "Snakefile",
+    "pyproject.toml",
+    "params.yaml",
+    "dvc.yaml",
+    ".dvcignore",
+    ".gitignore",
+    "workflow",
+)
 FOLDERS = ("profiles", "src", "reference")
 
 
@@ -57,7 +65,7 @@ class Project:
         (self.root / name).write_text(text.replace(old, new, 1), encoding="utf-8")
 
     def add_records(self, study: str) -> None:
-        """Finished records, checkpoints, scores and starting models for the core cells of a study."""
+        """Finished records, checkpoints, scores and starting models of a study's core cells."""
         plan = load_study(self.root / "params.yaml", study, "core")
         for model in plan.models:
             write_json(self.root / f"models/{study}/{model}/warmstart.json", {})

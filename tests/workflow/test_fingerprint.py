@@ -1,4 +1,4 @@
-"""The source fingerprint: what it covers, what it ignores, and that it is the same on every Python version."""
+"""The source fingerprint: what it covers and ignores, the same on every Python version."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_sources_follow_imports_and_leave_out_what_only_describes(tmp_path: Path
     package = tmp_path / "collapse_laws"
     (package / "tasks").mkdir(parents=True)
     files = {
-        "learner.py": "from collapse_laws import grpo\nfrom collapse_laws.tasks import make\nimport study",
+        "learner.py": "from collapse_laws import grpo\nfrom collapse_laws.tasks import make",
         "warmstart.py": "def f():\n    from .policy import x",
         "grpo.py": "import collapse_laws.study",
         "policy.py": "",

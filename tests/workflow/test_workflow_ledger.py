@@ -1,4 +1,4 @@
-"""DVC's side: a clone pulls everything from the repository itself, and the ledger names what changed."""
+"""DVC's side: a clone pulls all from the repository itself; the ledger names what changed."""
 
 from __future__ import annotations
 
