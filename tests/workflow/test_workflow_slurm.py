@@ -54,7 +54,7 @@ def test_smoke_study_to_table1(project):
 
 @pytest.mark.usefixtures("cluster")
 def test_preempted_job_is_requeued_and_goes_on(project):
-    project.edit("params.yaml", "min_horizon_updates: 16", "min_horizon_updates: 2400")
+    project.edit("params.yaml", "updates: 16\n", "updates: 2400\n")
     resources = ("slurm_partition=gpu", "mem_mb=2000", "runtime=60")
     environment = {**os.environ, "PYTHONPATH": str(project.root / "src")}
     with open(project.root / "driver.log", "w") as log:
