@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from collapse_laws.rewards import RewardSeries
+
 Floats = NDArray[np.float64]
 
 CUSUM_ALLOWANCE, CUSUM_THRESHOLD = 0.25, 0.25  # fractions of the running maximum
@@ -123,21 +125,14 @@ def _log_evidence(squares: Any, shrinkage: Any, count: int) -> Any:
     return shrinkage - (PRIOR_SHAPE + count / 2) * np.log(PRIOR_SCALE + squares / 2)
 
 
-def crosschecks(reward: ArrayLike, snapshot: ArrayLike) -> dict[str, Any]:
-    """The three cross-checks as JSON values, positions turned into snapshot indices M; NaN ends the series."""
-    values = np.asarray(reward, dtype=float)
-    index = np.asarray(snapshot)
-    finite = np.isfinite(values)
-    end = values.size if finite.all() else int(np.argmin(finite))
-    values = values[:end]
-    if values.size and values.min() < 0:
-        values = (values + 1) / 2
-    change = bayes(values).to_json()
+def crosschecks(series: RewardSeries) -> dict[str, Any]:
+    """The three cross-checks as JSON values, positions turned into snapshot indices M."""
+    change = bayes(series.reward).to_json()
     if change["index"] is not None:
-        change["index"] = int(index[change["index"]])
+        change["index"] = int(series.first[change["index"]])
     return {
-        "cusum_index": _at(index, cusum(values)),
-        "page_hinkley_index": _at(index, page_hinkley(values)),
+        "cusum_index": _at(series.first, cusum(series.reward)),
+        "page_hinkley_index": _at(series.first, page_hinkley(series.reward)),
         "bayes": change,
     }
 

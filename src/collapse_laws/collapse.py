@@ -161,12 +161,12 @@ def classify(
     series = RewardSeries.build(
         reward,
         sync_interval,
-        snapshot,
-        se,
-        n,
-        degenerate_fraction,
-        rule.window_updates,
-        rule.reward_range,
+        snapshot=snapshot,
+        se=se,
+        n=n,
+        degenerate_fraction=degenerate_fraction,
+        window_updates=rule.window_updates,
+        reward_range=rule.reward_range,
     )
     if updates is None:
         updates = int(series.last[-1]) * sync_interval if series.last.size else 0

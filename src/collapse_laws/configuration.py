@@ -1,7 +1,9 @@
 """Table 2: the configuration behind a study, one row a knob, joined with reference/knobs.csv.
 
-The dagger is computed: it stands where the value equals the framework's default (verl 0.9.1) that knobs.csv holds, or where a
-composed verl configuration says so. A knob that differs between arms, models or cells lists its values with their owners.
+The dagger is computed: it stands where the value equals the framework's default (verl 0.9.1) that
+knobs.csv holds, or where a
+composed verl configuration says so. A knob that differs between arms, models or cells lists its
+values with their owners.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ KNOBS = Path("reference/knobs.csv")
 COLUMNS = ("key", "group", "description", "unit", "paper_mark", "framework_default")
 MARKS = ("stated", "derived", "declared")
 GROUPS = (
-    "model data task schedule objective optimisation rollout evaluation warm-start stopping record system other"
+    "model data task schedule objective optimisation rollout evaluation warm-start stopping "
+    "record system other"
 ).split()
 DAGGER = "†"
 _HIDDEN = {"trainer"}
@@ -44,7 +47,8 @@ class ConfigRow:
 
 
 def read_knobs(root: Path) -> dict[str, dict[str, str]]:
-    """reference/knobs.csv by key; UserError for a missing file or column, or a mark that is not allowed."""
+    """reference/knobs.csv by key; UserError for a missing file or column, or a mark that is not
+    allowed."""
     path = root / KNOBS
     try:
         with open(path, encoding="utf-8", newline="") as file:
@@ -118,7 +122,8 @@ def _same(text: str, default: str) -> bool:
 
 
 def _says(key: str, texts: Mapping[str, list], results: StudyResults) -> str:
-    """One value as it is; an axis as its list; otherwise each value with the arms or models that have it."""
+    """One value as it is; an axis as its list; otherwise each value with the arms or models that
+    have it."""
     if len(texts) == 1:
         return next(iter(texts))
     if key in ("sync_interval", "lr", "seed"):
@@ -131,7 +136,8 @@ def _says(key: str, texts: Mapping[str, list], results: StudyResults) -> str:
 
 
 def table2(results: StudyResults, rows: Iterable[Any] | None = None) -> Table:
-    """Table 2. `rows` replaces the rows made from the settings, as by a composed framework configuration.
+    """Table 2. `rows` replaces the rows made from the settings, as by a composed framework
+    configuration.
 
     A row has the attributes of ConfigRow; `unit` may be missing and values need not be text.
     """
@@ -164,6 +170,7 @@ def table2(results: StudyResults, rows: Iterable[Any] | None = None) -> Table:
         pd.DataFrame(tidy),
         (
             f"{DAGGER}: equals the default of the framework (verl 0.9.1), found by comparison.",
-            "stated: in the paper's text. derived: worked out from it. declared: chosen by this project.",
+            "stated: in the paper's text. derived: worked out from it. declared: chosen by this "
+            "project.",
         ),
     )

@@ -1,7 +1,9 @@
-"""A table as CSV, LaTeX (booktabs) and HTML; every text is escaped, and equal tables give equal bytes."""
+"""A table as CSV, LaTeX (booktabs) and HTML; every text is escaped, and equal tables give equal
+bytes."""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from markupsafe import Markup
 from collapse_laws.tables import Table
 
 TEMPLATES = Path(__file__).parent / "templates"
+_EXPONENT = re.compile(r"(\de)-(\d)")
 _TEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -39,8 +42,14 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["nobreak"] = _nobreak
     made.globals["css"] = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))
     return made
+
+
+def _nobreak(text: str) -> str:
+    """The text with numbers such as 3.2e-6 and equations kept on one line."""
+    return _EXPONENT.sub("\\1\u2011\\2", text).replace(" = ", "\u00a0=\u00a0")
 
 
 def csv_text(table: Table) -> str:

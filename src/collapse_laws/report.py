@@ -1,7 +1,9 @@
-"""The one page of a study: verdict, figures, tables, configuration and provenance in a single file that needs no network.
+"""The one page of a study: verdict, figures, tables, configuration and provenance in a single file
+that needs no network.
 
-It is put together from what `tables` and `figures` wrote, and from outcomes and laws; nothing is drawn or fitted here. Links to
-data are relative to the repository; small data also lie in the page. No clock of this machine is read, so equal results give equal bytes.
+It is put together from what `tables` and `figures` wrote, and from outcomes and laws; nothing is
+drawn or fitted here. Links to data are relative to the repository; small data also lie in the page.
+No clock of this machine is read, so equal results give equal bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from collapse_laws.figures.palette import dark_twins
 from collapse_laws.render import TEMPLATES, environment, html_fragment, write_text
 from collapse_laws.results import StudyResults, read_json
 from collapse_laws.svg import inline, stylesheet
-from collapse_laws.tables import Table, counts_table, runs_table, table1, table3
+from collapse_laws.tables import Table, counts_table, runs_table, sensitivity_table, table1, table3
 from collapse_laws.twins import table1_twin, table3_twin
 from collapse_laws.verdict import LAWS, not_run_text, verdicts
 from collapse_laws.wording import SCALES
@@ -35,15 +37,30 @@ ROWS_FOLDED = 30
 SECTIONS = {
     "verdict": ("Verdict", ""),
     "boundary": ("Boundary", "Where runs stop surviving. Law (i) asks for a line of slope -1."),
-    "clock": ("Clock", "When collapsing runs collapse. Survivors are on another branch and left out."),
+    "clock": (
+        "Clock",
+        "When collapsing runs collapse. Survivors are on another branch and left out.",
+    ),
     "curves": ("Curves", "What each run did."),
-    "controls": ("Controls", "Without staleness (S = 1) neither law speaks; these runs show what the rate does alone."),
-    "mechanism": ("Mechanism", "Checks that the paper predicts but did not run, where the records hold them."),
-    "sensitivity": ("Sensitivity", "The paper's criterion for a collapse is not in its text; the one used is declared."),
+    "controls": (
+        "Controls",
+        "Without staleness (S = 1) neither law speaks; these runs show what the rate does alone.",
+    ),
+    "mechanism": (
+        "Mechanism",
+        "Checks that the paper predicts but did not run, where the records hold them.",
+    ),
+    "sensitivity": (
+        "Sensitivity",
+        "The paper's criterion for a collapse is not in its text; the one used is declared.",
+    ),
     "evaluation": ("Evaluation", "Scores of saved policies on held-out problems."),
     "configuration": ("Configuration", "Every knob, with what the paper says of it."),
-    "provenance": ("Provenance", "What made each record. Equal settings digests mean equal settings."),
-}  # fmt: skip
+    "provenance": (
+        "Provenance",
+        "What made each record. Equal settings digests mean equal settings.",
+    ),
+}
 _PUBLISHED_SECTIONS = ("verdict", "boundary", "clock", "provenance")
 
 
@@ -113,12 +130,15 @@ def _tables(results: StudyResults) -> dict[str, list[dict]]:
     """Tables by section, long ones folded."""
     found = {
         "boundary": [table1(results)],
-        "clock": [table3(results), table3_twin(results)] if results.scale == "paper" else [table3(results)],
+        "clock": [table3(results)],
         "provenance": [runs_table(results)],
     }  # fmt: skip
+    if results.scale == "paper":
+        found["clock"].append(table3_twin(results))
     if not results.published:
         found["configuration"] = [table2(results, composed_rows(results))]
         found["evaluation"] = _evaluations(results)
+        found["sensitivity"] = [sensitivity_table(results)]
         found["provenance"].append(_left_out(results))
     return {
         section: [

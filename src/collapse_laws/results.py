@@ -1,8 +1,10 @@
-"""What is known of a study: one row for each planned cell, the fitted laws, and the run records behind them.
+"""What is known of a study: one row for each planned cell, the fitted laws, and the run records
+behind them.
 
-The one reader that tables, figures and page share. A planned cell without an outcome stays in the frame with the label
-`not_run`; it is never dropped. An outcome extracted under other settings than params.yaml's counts as not run, with that
-reason. `published` is the study of the paper's own tables: outcomes without run records.
+The one reader that tables, figures and page share. A planned cell without an outcome stays in the
+frame with the label `not_run`; it is never dropped. An outcome extracted under other settings than
+params.yaml's counts as not run, with that reason. `published` is the study of the paper's own
+tables: outcomes without run records.
 """
 
 from __future__ import annotations
@@ -33,12 +35,14 @@ LABELS = (
 # taken from an outcome as they are; null where the label has none
 OUTCOME_COLUMNS = (
     "label collapse_index collapse_step onset_low onset_high partial_drop_index partial_drop_step "
-    "first_drop_index first_drop_step first_drop_low first_drop_high recovered start_reward peak_reward last_reward updates "
+    "first_drop_index first_drop_step first_drop_low first_drop_high recovered start_reward "
+    "peak_reward last_reward updates "
     "lr_budget_spent reason"
 ).split()
 INTEGERS = (
     "collapse_index collapse_step onset_low onset_high partial_drop_index partial_drop_step "
-    "first_drop_index first_drop_step first_drop_low first_drop_high updates horizon_updates sync_interval seed"
+    "first_drop_index first_drop_step first_drop_low first_drop_high updates horizon_updates "
+    "sync_interval seed"
 ).split()
 AXES = ["arm", "model", "sync_interval", "lr"]
 
@@ -69,7 +73,8 @@ class StudyResults:
 
     @property
     def groups(self) -> list[tuple[str, str]]:
-        """The (arm, model) pairs, in the order of params.yaml. Laws are never merged across them."""
+        """The (arm, model) pairs, in the order of params.yaml. Laws are never merged across
+        them."""
         return list(dict.fromkeys(zip(self.cells["arm"], self.cells["model"], strict=True)))
 
     def group(self, arm: str, model: str) -> pd.DataFrame:
@@ -110,8 +115,8 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def load_results(params: Path, name: str | None = None) -> StudyResults:
     """All that is known of the study `name` (default: the active one, or `published`).
 
-    `params` is the path of params.yaml; results/ and runs/ lie beside it. Raises UserError for an unknown study and for
-    a damaged file.
+    `params` is the path of params.yaml; results/ and runs/ lie beside it. Raises UserError for an
+    unknown study and for a damaged file.
     """
     root = Path(params).parent
     if name == PUBLISHED:

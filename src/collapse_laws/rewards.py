@@ -36,12 +36,13 @@ class RewardSeries:
         cls,
         reward: ArrayLike,
         sync_interval: int,
-        snapshot: ArrayLike | None,
-        se: ArrayLike | None,
-        n: ArrayLike | None,
-        degenerate_fraction: ArrayLike | None,
-        window_updates: int,
-        reward_range: tuple[float, float] | None,
+        *,
+        snapshot: ArrayLike | None = None,
+        se: ArrayLike | None = None,
+        n: ArrayLike | None = None,
+        degenerate_fraction: ArrayLike | None = None,
+        window_updates: int = 8,
+        reward_range: tuple[float, float] | None = None,
     ) -> RewardSeries:
         """Check and prepare the columns of a run; see `collapse.classify` for their meaning and errors."""
         if int(sync_interval) != sync_interval or sync_interval < 1:

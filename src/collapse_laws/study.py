@@ -337,7 +337,9 @@ def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
                 models[f"{name}-{cell.model}"] = {
                     "study": name,
                     "model": cell.model,
-                    "settings": settings_digest(cell.settings["model"]),
+                    "settings": settings_digest(
+                        {key: cell.settings[key] for key in ("task", "model")}
+                    ),
                 }
     source = {trainer: training_fingerprint(trainer) for trainer in ENTRY_MODULES}
     return {"source": source, "models": models, "cells": cells}

@@ -1,14 +1,14 @@
 """Tables 1 to 3 of a study: where each run collapsed, the configuration, and the seeds.
 
-Each table has two forms: a display for readers (HTML, LaTeX) in the paper's layout, and a tidy one for machines (CSV), one
-row a run or a knob, in which every cell says its label, its dates, its surrogate with clip range, and its seed. First drop and
-lasting onset are separate columns. A planned cell that was not run is `-`.
+Each table has two forms: a display for readers (HTML, LaTeX) in the paper's layout, and a tidy one
+for machines (CSV), one row a run or a knob, in which every cell says its label, its dates, its
+surrogate with clip range, and its seed. First drop and lasting onset are separate columns. A
+planned cell that was not run is `-`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -30,7 +30,8 @@ class Table:
 
 
 def entry(cell: pd.Series) -> str:
-    """A run in a few characters: `4 (32)`, `stable (>640)`, `osc. 3 (24)`, `undecided (>96)`, `-`."""
+    """A run in a few characters: `4 (32)`, `stable (>640)`, `osc. 3 (24)`, `undecided (>96)`,
+    `-`."""
     label, updates = cell["label"], cell["updates"]
     beyond = "" if pd.isna(updates) else f" (>{updates})"
     if label == "collapsed":
@@ -53,7 +54,8 @@ ENTRIES = (
 
 
 def table1(results: StudyResults) -> Table:
-    """Collapse index and step of every planned cell; rows (arm, model, S, seed), columns learning rates."""
+    """Collapse index and step of every planned cell; rows (arm, model, S, seed), columns learning
+    rates."""
     cells = results.cells
     tidy = cells[
         "cell arm surrogate ratio clip_low clip_high dual_clip model sync_interval lr seed label "
@@ -66,7 +68,7 @@ def table1(results: StudyResults) -> Table:
     tidy["sync_lr_product"] = tidy["sync_interval"] * tidy["lr"]
     tidy["onset_lr_budget"] = tidy["onset_high"].astype("Float64") * tidy["lr"]
     shown = cells.assign(says=[entry(cell) for _, cell in cells.iterrows()])
-    index = ["arm", "surrogate", "model", "sync_interval", "seed"]
+    index = ["arm", "model", "sync_interval", "seed"]
     wide = shown.pivot_table(
         index=index, columns="lr", values="says", aggfunc="first", sort=False, fill_value=""
     )
@@ -76,15 +78,16 @@ def table1(results: StudyResults) -> Table:
     )
     wide.columns = [f"lr {number(rate)}" for rate in wide.columns]
     display = wide.reset_index().rename(columns={"sync_interval": "S"}).astype(str)
-    if display["arm"].nunique() == 1 and results.published:
-        display = display.drop(columns=["arm", "surrogate"])
     return Table(
         "table1",
         "Table 1. Where each run collapsed",
         f"{results.title}. Scale: {SCALES[results.scale]}.",
         display,
         tidy,
-        tuple(note for note in ENTRIES if _used(note, shown["says"])),
+        (
+            *(f"{arm}: {results.arms[arm]}." for arm in dict.fromkeys(cells["arm"])),
+            *(note for note in ENTRIES if _used(note, shown["says"])),
+        ),
     )
 
 
@@ -170,6 +173,28 @@ def counts_table(results: StudyResults) -> Table:
     return Table("counts", "Outcomes", "Planned cells by outcome.", display, display, notes)
 
 
+def sensitivity_table(results: StudyResults) -> Table:
+    """How many runs keep label and index when the criterion's rho changes, by group."""
+    rows = [
+        {"arm": group["arm"], "model": group["model"], **row}
+        for group in (results.laws or {}).get("groups", [])
+        for row in group.get("sensitivity", [])
+    ]
+    names = {
+        "rho": "rho", "runs": "runs", "collapsed": "collapsed",
+        "same_label": "same label as declared", "same_index": "same index M as declared",
+    }  # fmt: skip
+    tidy = pd.DataFrame(rows, columns=["arm", "model", *names])
+    display = tidy.rename(columns=names).astype(str)
+    return Table(
+        "sensitivity",
+        "Sensitivity of Table 1 to the criterion",
+        "Runs by group when the threshold rho replaces the declared 0.5.",
+        display,
+        tidy,
+    )
+
+
 def runs_table(results: StudyResults) -> Table:
     """What made each record: stop reason, wall time, digests, versions, hardware."""
     rows = []
@@ -197,11 +222,6 @@ def runs_table(results: StudyResults) -> Table:
 
 def _words(values: dict) -> str:
     return ", ".join(f"{k} {v}" for k, v in (values or {}).items() if v is not None) or "-"
-
-
-def shared_values(table: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
-    """Columns that hold one value in all rows, to be said once."""
-    return {c: str(table[c].iloc[0]) for c in columns if len(table) and table[c].nunique() == 1}
 
 
 def text_of(value: object) -> str:

@@ -1,9 +1,10 @@
 """Paper against reproduction: match marks, and a twin of each table.
 
-Marks, defined here alone: `=` the same outcome, or the same set; `~` sets overlap; `x` they contradict each other; `?` the
-reproduction says too little (ended early, failed, no signal, set unbounded); `-` not run. Runs are compared one by one only where the
-study has the paper's models. At any other scale absolute times cannot match, so a proxy gets a column "law holds?" instead and never
-shares a row with the paper without its label.
+Marks, defined here alone: `=` the same outcome, or the same set; `~` sets overlap; `x` they
+contradict each other; `?` the reproduction says too little (ended early, failed, no signal, set
+unbounded); `-` not run. Runs are compared one by one only where the study has the paper's models.
+At any other scale absolute times cannot match, so a proxy gets a column "law holds?" instead and
+never shares a row with the paper without its label.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def spoken(mark: str) -> str:
 
 
 def run_mark(paper: pd.Series, own: pd.Series) -> str:
-    """The mark of one run against the paper's: same label, and where both collapsed the same index M."""
+    """The mark of one run against the paper's: same label, and where both collapsed the same index
+    M."""
     if own["label"] == "not_run":
         return "-"
     if own["label"] in ("undecided", "failed", "no_signal") or paper["label"] == "undecided":
@@ -104,7 +106,8 @@ def table2_twin(results: StudyResults, table: Table) -> Table:
     return Table(
         "table2_twin",
         "Table 2, paper and reproduction",
-        f"{table.caption} The body of the paper's Table 2 is missing from its text, so only the mark can be compared.",
+        f"{table.caption} The body of the paper's Table 2 is missing from its text, so only the "
+        f"mark can be compared.",
         display.drop(columns="key"),
         display,
         table.notes,
@@ -137,7 +140,8 @@ def _runs(
 
 
 def law_rows(results: StudyResults, paper: StudyResults | None) -> list[dict[str, str]]:
-    """One row for each law and group: what the law asks, the set here, whether it holds; then the paper's sets."""
+    """One row for each law and group: what the law asks, the set here, whether it holds; then the
+    paper's sets."""
     rows = []
     for source, label in ((results, results.scale), (paper, PAPER)):
         if source is None or (source is paper and results.published):
@@ -163,7 +167,8 @@ def _group_rows(group: dict[str, Any], scale: str) -> list[dict[str, str]]:
         {
             **head, "law": "(ii) b = 1, c = 0",
             "set found": f"b {interval(clock['b'])}, c {interval(clock['c'])}",
-            "other evidence": f"c2: {interval(clock['c2'], '(]')}", "law holds?": HOLDS[clock["verdict"]],
+            "other "
+            "evidence": f"c2: {interval(clock['c2'], '(]')}", "law holds?": HOLDS[clock["verdict"]],
         },
     ]  # fmt: skip
 
@@ -172,9 +177,11 @@ def _laws(results: StudyResults, paper: StudyResults | None) -> Table:
     columns = ["scale", "arm", "model", "law", "set found", "other evidence", "law holds?"]
     frame = pd.DataFrame(law_rows(results, paper), columns=columns)
     notes = [
-        "Law (i): the largest stable rate goes as S^-alpha. Law (ii): the onset goes as lr^-b S^c; c2 is the budget "
+        "Law (i): the largest stable rate goes as S^-alpha. Law (ii): the onset goes as lr^-b S^c; "
+        "c2 is the budget "
         "t x lr that all onset intervals share.",
-        "A set is the hull of the exact feasible set and the 95% profile set; the law holds where the set lies "
+        "A set is the hull of the exact feasible set and the 95% profile set; the law holds where "
+        "the set lies "
         "within 0.1 of what it asks, and is refuted where the set misses that.",
     ]
     if not results.published:

@@ -1,4 +1,5 @@
-"""What a study says of the two laws: sentences for readers, macros for LaTeX, metrics for DVC, from laws.json alone."""
+"""What a study says of the two laws: sentences for readers, macros for LaTeX, metrics for DVC, from
+laws.json alone."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def _boundary(laws: dict[str, Any]) -> str:
     elif product["refuted"]:
         first = (
             f"No single S x lr separates the {boundary['stable']} surviving from the "
-            f"{boundary['unstable']} collapsed runs: one survived at {number(low)}, one collapsed at "
+            f"{boundary['unstable']} collapsed runs: one survived at {number(low)}, one collapsed "
+            f"at "
             f"{number(high)}"
         )
     else:
@@ -86,7 +88,8 @@ def _sustained(laws: dict[str, Any]) -> str:
     if not laws["counts"].get("oscillating") or not other:
         return ""
     return (
-        f" Counting the {plural(laws['counts']['oscillating'], 'oscillating run')} as unstable too, "
+        f" Counting the {plural(laws['counts']['oscillating'], 'oscillating run')} as unstable "
+        f"too, "
         f"alpha lies in {interval(other['alpha'])} ({SAYS[other['verdict']].lower()})."
     )
 
@@ -99,7 +102,8 @@ def _clock(laws: dict[str, Any]) -> str:
         if drops.get("runs"):
             return (
                 f"{text}. For the first drops of {plural(drops['runs'], 'run')}, b lies in "
-                f"{interval(drops['b'])} and c in {interval(drops['c'])} ({SAYS[drops['verdict']].lower()})."
+                f"{interval(drops['b'])} and c in {interval(drops['c'])} "
+                f"({SAYS[drops['verdict']].lower()})."
             )
         return f"{text}. Nothing dropped either."
     c2 = clock["c2"]
@@ -110,7 +114,8 @@ def _clock(laws: dict[str, Any]) -> str:
     if b is None or c is None:
         return f"{first}. They allow no statement on the exponents b and c."
     return (
-        f"{first}. The exponent of 1/lr lies in {interval(b)} (asked: 1, {_inside(b, 1.0)}), that of S in "
+        f"{first}. The exponent of 1/lr lies in {interval(b)} (asked: 1, {_inside(b, 1.0)}), that "
+        f"of S in "
         f"{interval(c)} (asked: 0, {_inside(c, 0.0)})."
     )
 
@@ -166,7 +171,8 @@ def _ends(name: str, ends: Any) -> dict[str, float | None]:
 
 
 def macros(results: StudyResults) -> str:
-    r"""LaTeX macros of the headline numbers, one \newcommand a line: \<study><arm><model><number>."""
+    r"""LaTeX macros of the headline numbers, one \newcommand a line:
+    \<study><arm><model><number>."""
     lines = [f"% Headline numbers of the study {_comment(results.name)}, {SCALES[results.scale]}."]
     for group, body in metrics(results)["groups"].items():
         flat = {f"cells {k}": v for k, v in body["cells"].items()}
@@ -180,7 +186,8 @@ def macros(results: StudyResults) -> str:
 
 
 def _macro(words: str) -> str:
-    """Letters only: 'published vanilla_llama1b alpha low' -> 'publishedVanillaLlamaoneBAlphaLow'."""
+    """Letters only: 'published vanilla_llama1b alpha low' ->
+    'publishedVanillaLlamaoneBAlphaLow'."""
     digits = dict(
         zip("0123456789", "zero one two three four five six seven eight nine".split(), strict=True)
     )

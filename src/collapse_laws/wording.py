@@ -1,4 +1,5 @@
-"""How numbers, intervals, labels and match marks are written for readers, in tables, figures and the page alike."""
+"""How numbers, intervals, labels and match marks are written for readers, in tables, figures and
+the page alike."""
 
 from __future__ import annotations
 
@@ -44,10 +45,13 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def interval(ends: Sequence[float | None] | None, brackets: str = "[]") -> str:
-    """An interval for readers; an open end is an infinity, no interval a dash."""
+    """An interval for readers; an open end is an infinity, no interval a dash, the whole line
+    "unbounded"."""
     if ends is None:
         return "-"
     low, high = ends
+    if low is None and high is None:
+        return "unbounded"
     left = "-∞" if low is None else number(low)
     right = "∞" if high is None else number(high)
     return f"{brackets[0]}{left}, {right}{brackets[1]}"

@@ -5,21 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from report_synthetic import make_study, onset_by_the_laws
-
-from collapse_laws.cli import main
-
-
-def write_everything(params: Path, study: str = "proxy") -> Path:
-    """Tables, figures and the page of a study; returns the page."""
-    for command in ("tables", "figures", "report"):
-        assert main([command, "--params", str(params), "--study", study]) == 0
-    return params.parent / "reports" / study / "index.html"
+from report_synthetic import make_study, onset_by_the_laws, write_everything
 
 
 @pytest.fixture(scope="session")
 def two_arms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """params.yaml of a study with two arms, a control at S = 1, two seeds, and cells that were not run."""
+    """params.yaml of a study with two arms, a control at S = 1, two seeds, and cells that were not
+    run."""
     params = make_study(
         tmp_path_factory.mktemp("two_arms"),
         arms=("recomputed", "vanilla"),

@@ -1,4 +1,5 @@
-"""Synthetic studies with a known boundary and clock: params.yaml, run records and outcomes, without any training."""
+"""Synthetic studies with a known boundary and clock: params.yaml, run records and outcomes, without
+any training."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from collapse_laws.cli import main
 from collapse_laws.laws.results import cell_path, cell_result, laws_path, laws_result
 from collapse_laws.runrecord import RunWriter, finish, read_run, write_json
 from collapse_laws.study import Cell, load_study
@@ -18,6 +20,8 @@ from collapse_laws.study import Cell, load_study
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = 0.032  # onset x lr of every collapsing run
 BOUNDARY = 1.0e-2  # S x lr from which a run collapses
+
+AXES = "study scale trainer arm model sync_interval lr seed".split()
 
 Onset = Callable[[Cell], int | None]
 
@@ -67,8 +71,7 @@ def write_params(
     schema = root / "workflow" / "schemas"
     schema.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "workflow/schemas/params.schema.yaml", schema)
-    if (ROOT / "reference").is_dir():
-        shutil.copytree(ROOT / "reference", root / "reference", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "reference", root / "reference", dirs_exist_ok=True)
     path = root / "params.yaml"
     path.write_text(yaml.safe_dump(params, sort_keys=False))
     return path
@@ -106,7 +109,7 @@ def write_record(root: Path, cell: Cell, onset: int | None, stride: int = 1) -> 
                 "loss": 0.0,
                 "reward_mean": reward + 0.02 * rng.standard_normal(),
                 "grad_norm": 1.0,
-                "grad_cos": None if t == 0 else 0.4 * math.exp(-t / 20) + 0.05 * rng.standard_normal(),
+                "grad_cos": None if t == 0 else _cosine(t, rng),
                 "clip_fraction": 0.01 * lag,
                 "kl_behaviour": 1e-3 * lag,
                 "kl_ref": 1e-4 * t,
@@ -121,6 +124,10 @@ def write_record(root: Path, cell: Cell, onset: int | None, stride: int = 1) -> 
     finish(work, directory, manifest(cell, last, "horizon" if onset is None else "collapse"))
 
 
+def _cosine(t: int, rng: np.random.Generator) -> float:
+    return 0.4 * math.exp(-t / 20) + 0.05 * rng.standard_normal()
+
+
 def _reward(t: int, lr: float, onset: int | None, rng: np.random.Generator) -> float:
     level = 0.4 + 0.5 * (1 - math.exp(-t * lr / 0.02))
     if onset is not None and t >= onset:
@@ -132,7 +139,7 @@ def manifest(cell: Cell, updates: int, stop_reason: str) -> dict:
     return {
         "schema_version": 1,
         "cell": cell.name,
-        **{k: getattr(cell, k) for k in "study scale trainer arm model sync_interval lr seed".split()},
+        **{k: getattr(cell, k) for k in AXES},
         "ratio": cell.settings["ratio"],
         "settings": cell.settings,
         "settings_digest": cell.digest,
@@ -160,7 +167,8 @@ def make_study(
     stride: int = 1,
     **axes,
 ) -> Path:
-    """A whole synthetic study under `root`; returns its params.yaml. Cells for which `without` is true are not run."""
+    """A whole synthetic study under `root`; returns its params.yaml. Cells for which `without` is
+    true are not run."""
     params = write_params(root, **axes)
     study = load_study(params)
     for cell in study.planned:
@@ -184,3 +192,10 @@ def write_laws(root: Path, params: Path) -> None:
     }
     planned = [(cell.arm, cell.model, cell.name) for cell in study.planned]
     write_json(root / laws_path(study.name), laws_result(study.name, study.scale, planned, found))
+
+
+def write_everything(params: Path, study: str = "proxy") -> Path:
+    """Tables, figures and the page of a study; returns the page."""
+    for command in ("tables", "figures", "report"):
+        assert main([command, "--params", str(params), "--study", study]) == 0
+    return params.parent / "reports" / study / "index.html"

@@ -8,12 +8,13 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from conftest import write_everything
-from report_synthetic import make_study, never
+from report_synthetic import make_study, never, write_everything
 
 from collapse_laws.cli import main
+from collapse_laws.laws.published import load_published, write_published
 from collapse_laws.report import page
 from collapse_laws.results import load_results
+from collapse_laws.twins import table1_twin
 
 VOID = {"meta", "link", "br", "img", "path", "use"}
 
@@ -147,6 +148,42 @@ def test_a_page_before_figures_and_laws_says_so(tmp_path):
     assert_self_contained(html)
     assert "has not been drawn yet" in html
     assert "Nothing has been fitted" in html
+
+
+def test_the_published_tables_alone_make_a_page(tmp_path):
+    params = make_study(tmp_path, sync_intervals=(8,), rates=("2e-3",))
+    assert main(["tables", "--params", str(params), "--study", "published"]) == 2
+    write_published(load_published(tmp_path / "reference"), tmp_path)
+    html = write_everything(params, "published").read_text()
+    assert_self_contained(html)
+    assert "paper scale" in html
+    assert "No run of this study" not in html
+    assert {p.stem for p in (tmp_path / "results/published/figures").glob("*.svg")} == {
+        "boundary", "clock",
+    }  # fmt: skip
+    assert "(2.88e-5, 3.2e-5]" in html
+    table = (tmp_path / "results/published/table1.csv").read_text()
+    assert "vanilla_llama3b_S32_eta1e-7_seed42" in table
+    # the proxy's page sets the paper's sets beside its own, each labelled
+    html = write_everything(params).read_text()
+    assert "paper, as published" in html
+
+
+def test_a_study_at_paper_scale_is_compared_run_by_run(tmp_path):
+    params = make_study(
+        tmp_path,
+        models=("llama3b",),
+        arms=("vanilla",),
+        sync_intervals=(32,),
+        rates=("1e-6", "2e-7"),
+        seeds=(42,),
+        without=lambda cell: True,
+    )
+    params.write_text(params.read_text().replace("scale: proxy", "scale: paper"))
+    write_published(load_published(tmp_path / "reference"), tmp_path)
+    twin = table1_twin(load_results(params)).display
+    assert len(twin) == 48
+    assert set(twin["mark"]) == {"- not run"}
 
 
 @pytest.mark.slow

@@ -125,6 +125,7 @@ def cpu_params(task: dict[str, Any], warmstart_steps: int = 600, **settings: Any
         "horizon_updates": 16,
         "stop_patience_snapshots": 1000,
         "stop_patience_lr_budget": 0.0,
+        "validation_prompts": 64,
         "validation_every_updates": 8,
         "checkpoint_every_updates": 4,
         **settings,

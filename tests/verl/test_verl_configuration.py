@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 from pathlib import Path
 
@@ -256,3 +257,26 @@ def test_settings_marked_default_in_params_equal_verls(cell: Cell) -> None:
     assert {"temperature", "weight_decay", "dual_clip", "kl_estimator"} <= marked
     for setting in marked:
         assert cell.settings[setting] == config.framework_default(setting), setting
+
+
+def test_the_table_of_knobs_has_verls_defaults() -> None:
+    path = ROOT / "reference" / "knobs.csv"
+    if not path.exists():
+        pytest.skip("needs reference/knobs.csv")
+    with open(path, encoding="utf-8", newline="") as file:
+        knobs = {row["key"]: row["framework_default"] for row in csv.DictReader(file)}
+    compared = 0
+    for setting in SETTING_KEYS.keys() & knobs.keys():
+        if setting in ("ratio", "lr_schedule") and not knobs[setting]:
+            continue
+        default = config.framework_default(setting)
+        assert _number(knobs[setting]) == default, setting
+        compared += 1
+    assert compared >= 25
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

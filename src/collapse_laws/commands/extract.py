@@ -16,10 +16,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--study", help="default: the active study")
     parser.add_argument("--extent", help="core or full; default: params.yaml's")
     parser.add_argument("--cell", help="default: every cell of the study that has a finished run")
+    parser.add_argument("--run", dest="run_directory", type=Path, help="with --cell: the record; default: runs/<study>/<cell>")
+    parser.add_argument(
+        "--out", type=Path, help="with --cell; default: results/<study>/cells/<cell>.json"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     study = load_study(args.params, args.study, args.extent)
+    if args.cell is None and (args.run_directory or args.out):
+        raise UserError("--run and --out name one record and its outcome; give --cell with them.")
     if args.cell is not None:
         cells = [study.cell(args.cell)]
     else:
@@ -31,8 +37,9 @@ def run(args: argparse.Namespace) -> int:
                 f"runs/{study.name} holds no finished run; train a cell of the study first."
             )
     for cell in cells:
-        result = cell_result(cell, read_run(_directory(study.name, cell.name)))
-        write_json(cell_path(study.name, cell.name), result)
+        record = read_run(args.run_directory or _directory(study.name, cell.name))
+        result = cell_result(cell, record)
+        write_json(args.out or cell_path(study.name, cell.name), result)
         outcome = result["outcome"]
         print(f"{cell.name}\t{outcome['label']}\t{outcome['reason']}")
     return 0

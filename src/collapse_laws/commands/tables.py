@@ -13,7 +13,7 @@ from collapse_laws.render import write_table, write_text
 from collapse_laws.results import load_results
 from collapse_laws.runrecord import write_json
 from collapse_laws.study import PARAMS
-from collapse_laws.tables import table1, table3
+from collapse_laws.tables import sensitivity_table, table1, table3
 from collapse_laws.twins import table1_twin, table2_twin, table3_twin
 from collapse_laws.verdict import macros, metrics
 
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         table2_twin(results, configuration),
         table3(results),
         table3_twin(results),
+        sensitivity_table(results),
     ]
     for table in tables:
         write_table(table, results.directory)

@@ -1,6 +1,7 @@
 """Figures of a study, drawn from its outcomes and run records; `catalogue` lists what there is.
 
-The modules that draw are imported only when they draw, so that the page can read the catalogue without matplotlib.
+The modules that draw are imported only when they draw, so that the page can read the catalogue
+without matplotlib.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ NOTES = "notes.json"  # name -> what a figure leaves out, or why it is empty
 
 
 def draw(results: StudyResults, names: Sequence[str] | None = None) -> dict[str, dict]:
-    """Draw figures (default: all of the study) into results/<study>/figures/; returns their notes by name.
+    """Draw figures (default: all of the study) into results/<study>/figures/; returns their notes
+    by name.
 
-    Each comes as SVG, PDF, PNG and the plotted numbers as CSV, and equal input gives equal bytes. A figure that has
+    Each comes as SVG, PDF, PNG and the plotted numbers as CSV, and equal input gives equal bytes.
+    A figure that has
     nothing to show is drawn as the sentence that says why. Notes of figures not drawn now are kept.
     """
     from collapse_laws.figures.canvas import save

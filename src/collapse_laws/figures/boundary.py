@@ -1,4 +1,5 @@
-"""The boundary map: every run at (S, learning rate), the band that separates outcomes, and what law (i) asks (slope -1)."""
+"""The boundary map: every run at (S, learning rate), the band that separates outcomes, and what law
+(i) asks (slope -1)."""
 
 from __future__ import annotations
 
@@ -43,13 +44,17 @@ def draw_boundary(results: StudyResults) -> Drawing:
         frames.append(cells)
     axes[0, 0].set_ylabel("learning rate")
     _legend(figure, pd.concat(frames)["label"].unique())
-    names = "arm model sync_interval lr seed label updates horizon_clocks collapse_index onset_low onset_high"
+    names = (
+        "arm model sync_interval lr seed label updates horizon_clocks "
+        "collapse_index onset_low onset_high"
+    )
     drawing.data = pd.concat(frames)[names.split()].reset_index(drop=True)
     return drawing
 
 
 def _spread(cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells with a horizontal place: seeds of one (S, lr) lie side by side, and the horizon in reference clocks."""
+    """Cells with a horizontal place: seeds of one (S, lr) lie side by side, and the horizon in
+    reference clocks."""
     cells = cells.sort_values(["sync_interval", "lr", "seed"]).copy()
     place = cells.groupby(["sync_interval", "lr"]).cumcount()
     count = cells.groupby(["sync_interval", "lr"])["seed"].transform("size")

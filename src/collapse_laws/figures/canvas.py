@@ -1,7 +1,8 @@
-"""Saving a figure: SVG, PDF, PNG and the plotted numbers as CSV, with hover texts and the same bytes every time.
+"""Saving a figure: SVG, PDF, PNG and the plotted numbers as CSV, with hover texts and the same
+bytes every time.
 
-No date is written, ids come from a fixed salt, and coordinates are rounded to a hundredth of a point. Hover texts are
-SVG `<title>` elements, so that they work in any viewer without a script.
+No date is written, ids come from a fixed salt, and coordinates are rounded to a hundredth of a
+point. Hover texts are SVG `<title>` elements, so that they work in any viewer without a script.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from collapse_laws.figures.theme import INK, MUTED, set_theme
+from collapse_laws.wording import number
 
 _PATH = re.compile(r' d="([^"]*)"')
 _LONG = re.compile(r"(\d+\.\d\d)\d+")
@@ -87,6 +91,16 @@ def wrapped(text: str, inches: float, size: float = 10) -> str:
     return "\n".join(textwrap.wrap(text, max(12, int(inches * 72 / (0.56 * size)))) or [""])
 
 
+def plain_ticks(axis: Axis, low: float, high: float) -> None:
+    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten as plain numbers; fewer over a
+    wide range."""
+    steps = (1, 2, 5) if high / low < 60 else (1, 3) if high / low < 400 else (1,)
+    powers = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
+    axis.set_major_locator(FixedLocator([m * 10.0**p for p in powers for m in steps]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: number(value))
+
+
 def title(axes: Axes, text: str, **options) -> None:
     """A left-aligned title in which no character means mathematics."""
     axes.set_title(text, parse_math=False, **options)
@@ -98,11 +112,7 @@ def say(axes: Axes, text: str) -> None:
         0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED,
         fontsize=9, wrap=True, parse_math=False,
     )  # fmt: skip
-    axes.grid(False)
-    axes.set(xlabel="", ylabel="")
-    axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False, which="both")
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.set_axis_off()
 
 
 def save(drawing: Drawing, directory: Path, name: str) -> None:

@@ -1,7 +1,9 @@
-"""The collapse clock: onset intervals against the learning rate, against S x lr, and relative to the common clock.
+"""The collapse clock: onset intervals against the learning rate, against S x lr, and relative to
+the common clock.
 
-Runs that collapsed enter with their interval (t - S, t] [derived]; survivors are on another branch and are left out [stated].
-Without a lasting collapse the first drops of oscillating runs are drawn, and the title says so.
+Runs that collapsed enter with their interval (t - S, t] [derived]; survivors are on another branch
+and are left out [stated]. Without a lasting collapse the first drops of oscillating runs are drawn,
+and the title says so.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from collapse_laws.figures.canvas import Drawing, blocks, nothing
+from collapse_laws.figures.canvas import Drawing, blocks, nothing, plain_ticks
 from collapse_laws.figures.series import describe, groups_drawn
 from collapse_laws.figures.theme import BAND, MUTED, category_colours, category_markers
 from collapse_laws.results import StudyResults
@@ -59,7 +61,8 @@ def draw_clock(results: StudyResults) -> Drawing:
 
 
 def _onsets(cells: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """The group's onset intervals: of collapses, or of first drops where nothing collapsed. S = 1 has no clock."""
+    """The group's onset intervals: of collapses, or of first drops where nothing collapsed. S = 1
+    has no clock."""
     cells = cells[cells["sync_interval"] > 1]
     collapsed = cells[(cells["label"] == "collapsed") & cells["onset_high"].notna()]
     if len(collapsed):
@@ -104,16 +107,7 @@ def _fit(panel: Axes, low: pd.Series, high: pd.Series) -> None:
     ends = pd.concat([low[low > 0], high / 2])
     panel.set_yscale("log")
     panel.set_ylim(ends.min() / 1.3, high.max() * 1.4)
-    _decades(panel.yaxis, ends.min(), high.max())
-
-
-def _decades(axis, low: float, high: float) -> None:
-    """Ticks at 1, 2 and 5 times powers of ten, as plain numbers; fewer where the range is wide."""
-    steps = (1, 2, 5) if high / low < 200 else (1,)
-    powers = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
-    axis.set_major_locator(FixedLocator([m * 10.0**p for p in powers for m in steps]))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(lambda value, _: number(value))
+    plain_ticks(panel.yaxis, ends.min(), high.max())
 
 
 def _against_rate(panel: Axes, cells: pd.DataFrame, looks, drawing: Drawing, c2, scale) -> None:
@@ -124,7 +118,7 @@ def _against_rate(panel: Axes, cells: pd.DataFrame, looks, drawing: Drawing, c2,
         panel.fill_between(x, c2[0] / x, c2[1] / x, color=BAND, linewidth=0, zorder=0)
     panel.plot(x, scale / x, color=MUTED, linestyle="--", linewidth=1, zorder=1)
     panel.set(xscale="log", xlabel="learning rate", ylabel="onset t (updates)", xlim=x)
-    _decades(panel.xaxis, *x)
+    plain_ticks(panel.xaxis, *x)
     _fit(panel, cells["low"], cells["high"])
 
 
@@ -135,7 +129,7 @@ def _against_product(panel: Axes, cells: pd.DataFrame, looks, drawing: Drawing, 
     if c2 is not None:
         panel.axhspan(c2[0], c2[1], color=BAND, linewidth=0, zorder=0)
     panel.set(xscale="log", xlabel="S x learning rate", ylabel="onset x learning rate")
-    _decades(panel.xaxis, product.min(), product.max())
+    plain_ticks(panel.xaxis, product.min(), product.max())
     _fit(panel, cells["budget_low"], cells["budget_high"])
     panel.set_title("flat under law (ii)")
 

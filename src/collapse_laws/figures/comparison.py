@@ -1,4 +1,5 @@
-"""Runs side by side: models, seeds, the S = 1 controls, and the cosine nearest the boundary (Figures 3, 4 and 5)."""
+"""Runs side by side: models, seeds, the S = 1 controls, and the cosine nearest the boundary
+(Figures 3, 4 and 5)."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def draw_families(results: StudyResults) -> Drawing:
 
 
 def draw_late_cosine(results: StudyResults) -> Drawing:
-    """Reward and cosine of the collapsed setting with the smallest S x lr; one column for each group, one line a seed."""
+    """Reward and cosine of the collapsed setting with the smallest S x lr; one column for each
+    group, one line a seed."""
     columns = []
     for group in results.groups:
         cells = results.group(*group)

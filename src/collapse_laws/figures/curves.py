@@ -1,4 +1,5 @@
-"""Reward, gradient cosine and validation reward over learner updates (counterparts of Figures 1, 2 and 6).
+"""Reward, gradient cosine and validation reward over learner updates (counterparts of Figures 1, 2
+and 6).
 
 A long curve is drawn as means over equal runs of neighbouring points.
 """
@@ -52,8 +53,9 @@ def draw_curves(results: StudyResults) -> Drawing:
             for panel, interval in zip(row, intervals, strict=True):
                 here = [run for run in members if run.cell["sync_interval"] == interval]
                 frames += [_line(panel, run, quantity, colours, points) for run in here]
-                _dress(panel, quantity, words if panel is row[0] else "")
-                if not here:
+                if here:
+                    _dress(panel, quantity, words if panel is row[0] else "")
+                else:
                     say(panel, "not run" if quantity == "reward" else "")
         for panel, interval in zip(block[0], intervals, strict=True):
             title(panel, f"S = {interval}")

@@ -1,4 +1,5 @@
-"""Scores of saved policies on the study's benchmarks, with the intervals that the evaluation gives."""
+"""Scores of saved policies on the study's benchmarks, with the intervals that the evaluation
+gives."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def evaluation_frame(results: StudyResults) -> pd.DataFrame:
 
 
 def draw_evaluation(results: StudyResults) -> Drawing:
-    """One panel for each benchmark: the reported score over learner updates, one line for each cell."""
+    """One panel for each benchmark: the reported score over learner updates, one line for each
+    cell."""
     frame = evaluation_frame(results)
     if frame.empty:
         return nothing(_ABSENT)

@@ -1,8 +1,9 @@
 """What the theory says of the inside of a run, where the record measured it (paper, Appendix A.9).
 
-Displacement grows with the sum of learning rates under coherent drift and with the root of the sum of their squares under
-diffusion [stated]; staleness bends the field by an amount that grows with the distance from the snapshot (eq. 9) [derived];
-a feedback cosine above 0 means that the stale part of the field pushes on along that distance. Colour and line style tell the outcome.
+Displacement grows with the sum of learning rates under coherent drift and with the root of the sum
+of their squares under diffusion [stated]; staleness bends the field by an amount that grows with
+the distance from the snapshot (eq. 9) [derived]; a feedback cosine above 0 means that the stale
+part of the field pushes on along that distance. Colour and line style tell the outcome.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from collapse_laws.figures.canvas import Drawing, blocks, nothing, say, title
+from collapse_laws.figures.canvas import Drawing, blocks, nothing, plain_ticks, say, title
 from collapse_laws.figures.series import Run, group_title, groups_drawn, runs, stack
 from collapse_laws.figures.theme import MUTED, category_colours, thin
 from collapse_laws.results import LABELS, StudyResults
@@ -94,6 +95,8 @@ def _slope_one(panel: Axes) -> None:
     middle = np.sqrt(bottom * top) / np.sqrt(low * high)
     panel.plot(x, x * middle, color=MUTED, linestyle="--", linewidth=1, zorder=1)
     panel.set(xlim=(low, high), ylim=(bottom, top))
+    plain_ticks(panel.xaxis, low, high)
+    plain_ticks(panel.yaxis, bottom, top)
 
 
 def _displacement(axis: str) -> Callable[[Run], Points]:
@@ -136,7 +139,7 @@ def _feedback(panel: Axes, name: str, found: list[Run]) -> list[pd.DataFrame]:
         return kept["t"].to_numpy(dtype=float), kept["stale_feedback_cos"].to_numpy(dtype=float)
 
     frames = _lines(panel, name, found, points, markers=True)
-    title(panel, "Feedback of the stale field: > 0 pushes on")
+    title(panel, "Stale field: > 0 reinforces")
     if frames:
         panel.axhline(0, color=MUTED, linewidth=1)
         panel.set(xlabel="learner updates", ylabel="feedback cosine")
@@ -153,7 +156,7 @@ def _bias(panel: Axes, name: str, found: list[Run]) -> list[pd.DataFrame]:
     title(panel, "Bias of the field against distance")
     if frames:
         panel.set(xscale="log", yscale="log", xlabel="distance from the snapshot (RMS)")
-        panel.set_ylabel("stale - fresh gradient (RMS)")
+        panel.set_ylabel("stale - fresh field (RMS)")
         _slope_one(panel)
     return frames
 

@@ -1,7 +1,9 @@
-"""The figures' colours, each with its twin for dark pages; free of matplotlib, so that the page can read it.
+"""The figures' colours, each with its twin for dark pages; free of matplotlib, so that the page can
+read it.
 
-The learning-rate scale is viridis at sixteen steps, cut differently for light and dark grounds so that both stay legible; categories
-are the Okabe-Ito colours, darkened for light grounds and lightened for dark ones.
+The learning-rate scale is viridis at sixteen steps, cut differently for light and dark grounds so
+that both stay legible; categories are the Okabe-Ito colours, darkened for light grounds and
+lightened for dark ones.
 """
 
 from __future__ import annotations

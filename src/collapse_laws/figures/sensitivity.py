@@ -1,4 +1,5 @@
-"""The outcome of each run under other thresholds rho of the collapse criterion, written out in a grid."""
+"""The outcome of each run under other thresholds rho of the collapse criterion, written out in a
+grid."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _SHORT = {"survived": "stable", "oscillating": "osc."}
 
 
 def sensitivity_frame(results: StudyResults) -> pd.DataFrame:
-    """One row for each run and threshold: rho, label, collapse index and step; empty where no outcome tells."""
+    """One row for each run and threshold: rho, label, collapse index and step; empty where no
+    outcome tells."""
     axes = "arm model sync_interval lr seed".split()
     rows = []
     for _, cell in results.cells.iterrows():
@@ -27,7 +29,8 @@ def sensitivity_frame(results: StudyResults) -> pd.DataFrame:
 
 
 def draw_sensitivity(results: StudyResults) -> Drawing:
-    """Rows: runs; columns: rho; text: collapse index or label. Runs that no threshold changes are counted, not drawn."""
+    """Rows: runs; columns: rho; text: collapse index or label. Runs that no threshold changes are
+    counted, not drawn."""
     frame = sensitivity_frame(results)
     if frame.empty:
         return nothing("No outcome of this study has a sensitivity analysis yet.")

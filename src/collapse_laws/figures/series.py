@@ -41,7 +41,8 @@ class Run:
     def series(self, quantity: str) -> tuple[np.ndarray, np.ndarray]:
         """Learner updates and values of one of QUANTITIES, invalid points left out.
 
-        With S < 8 rewards are means over batches that span 8 updates, so that every S shows as many rollouts a point.
+        With S < 8 rewards are means over batches that span 8 updates, so that every S shows as many
+        rollouts a point.
         """
         frame, x, y = {
             "reward": (self.record.snapshots, "t", "reward_mean"),

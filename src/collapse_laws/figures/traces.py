@@ -1,4 +1,5 @@
-"""One panel for each configuration (counterpart of Appendix E); beyond a limit the panels are chosen and that is said."""
+"""One panel for each configuration (counterpart of Appendix E); beyond a limit the panels are
+chosen and that is said."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ MAX_PANELS, COLUMNS = 48, 4
 
 
 def draw_traces(results: StudyResults) -> Drawing:
-    """Reward of each rollout batch over the reward of each learner batch, one panel for each (arm, model, S, lr)."""
+    """Reward of each rollout batch over the reward of each learner batch, one panel for each (arm,
+    model, S, lr)."""
     notes: list[str] = []
     wanted, total = _chosen(results)
     cells = results.cells[
@@ -64,7 +66,8 @@ def draw_traces(results: StudyResults) -> Drawing:
 
 
 def _chosen(results: StudyResults) -> tuple[set[tuple], int]:
-    """The configurations to draw, evenly spread over S x lr where there are too many, and how many there are."""
+    """The configurations to draw, evenly spread over S x lr where there are too many, and how many
+    there are."""
     done = results.cells[results.cells["label"] != "not_run"]
     keys = list(dict.fromkeys(done[AXES].itertuples(index=False, name=None)))
     total = len(keys)

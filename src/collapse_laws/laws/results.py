@@ -26,6 +26,7 @@ from collapse_laws.errors import UserError
 from collapse_laws.laws.boundary import fit_boundary
 from collapse_laws.laws.clock import fit_clock
 from collapse_laws.laws.observation import Observation
+from collapse_laws.rewards import RewardSeries
 from collapse_laws.runrecord import SNAPSHOTS, STEPS, RunRecord
 from collapse_laws.study import Cell, Study
 
@@ -55,13 +56,16 @@ def cell_result(cell: Cell, record: RunRecord) -> dict[str, Any]:
         )
     given = run_arguments(record, cell.reference_lr_budget)
     outcome = classify(**given)
+    series = RewardSeries.build(
+        given["reward"], given["sync_interval"], snapshot=given["snapshot"], n=given["n"]
+    )
     return {
         "schema_version": SCHEMA_VERSION,
         **_coordinates(cell),
         "settings_digest": cell.digest,
         "outcome": outcome.to_json(),
         "sensitivity": sensitivity_rows(sensitivity(**given)),
-        "crosschecks": crosschecks(given["reward"], given["snapshot"]),
+        "crosschecks": crosschecks(series),
         "run": {
             "updates": manifest["updates"],
             "horizon_updates": manifest["horizon_updates"],

@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from collapse_laws.errors import UserError
 from collapse_laws.tasks.arithmetic import ChainArithmetic
+from collapse_laws.tasks.boxed import BoxedAddition
 
 
 class Batch(Protocol):
@@ -38,11 +39,14 @@ def make_task(settings: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -
     """
     options = dict(settings)
     name = options.pop("name", None)
-    if name != "chain_arithmetic":
-        raise UserError(
-            f"params.yaml, settings.task.name: {name!r} is not a task; allowed: chain_arithmetic."
-        )
     try:
-        return ChainArithmetic(**options)
+        if name == "chain_arithmetic":
+            return ChainArithmetic(**options)
+        if name == "boxed_addition":
+            return BoxedAddition(tokenizer, **options)
     except (TypeError, ValueError) as error:
         raise UserError(f"params.yaml, settings.task: {error}.") from None
+    raise UserError(
+        f"params.yaml, settings.task.name: {name!r} is not a task; "
+        "allowed: chain_arithmetic, boxed_addition."
+    )

@@ -21,7 +21,7 @@ from collapse_laws.protocol import check_realised_lag
 from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord, check_row, empty_frame
 from collapse_laws.verl.hooks import parse_lines
 
-LINES, START = "updates.jsonl", "start.json"
+LINES, VERL_LOG, START = "updates.jsonl", "verl.jsonl", "start.json"  # files of an attempt
 
 # step column -> verl's metric of that update
 _METRICS = {

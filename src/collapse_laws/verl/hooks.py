@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def batch_summary(batch: Any, max_response_tokens: int) -> dict[str, Any]:
     if "rollout_log_probs" in tensors.keys():
         entropy = float(-(tensors["rollout_log_probs"] * mask).sum() / mask.sum())
     return {
-        "prompts": [int(names["extra_info"][i]["index"]) for i in first],
+        "prompts": prompt_marks(tensors, first),
         "behaviour": [int(min(names["min_global_steps"])), int(max(names["max_global_steps"]))],
         "group_rewards": (np.bincount(group, scores) / counts).tolist(),
         "group_sizes": counts.tolist(),
@@ -70,6 +71,18 @@ def batch_summary(batch: Any, max_response_tokens: int) -> dict[str, Any]:
         "truncated": int((lengths >= max_response_tokens).sum()),
         "entropy": entropy,
     }
+
+
+def prompt_marks(tensors: Any, rows: np.ndarray) -> list[int]:
+    """A CRC-32 of each named row's prompt tokens: verl's batch carries no index, and the data order must be auditable."""
+    prompts = tensors["prompts"][rows].cpu()  # [rows, tokens], padded on the left
+    present = tensors["attention_mask"][rows, : prompts.shape[1]].bool().cpu()
+    return [mark(prompt[mask].tolist()) for prompt, mask in zip(prompts, present, strict=True)]
+
+
+def mark(tokens: Sequence[int]) -> int:
+    """CRC-32 of a prompt's tokens, written in decimal with commas."""
+    return zlib.crc32(",".join(map(str, tokens)).encode())
 
 
 def check_behaviour(t: int, behaviour: list[int], sync_interval: int) -> None:

@@ -27,7 +27,7 @@ from collapse_laws.runrecord import write_json
 from collapse_laws.stopping import stays_down
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
-from collapse_laws.verl.adapter import LINES, START, Branch, read_attempts, surviving_branch
+from collapse_laws.verl.adapter import LINES, START, VERL_LOG, Branch, read_attempts, surviving_branch
 from collapse_laws.verl.config import MAIN_MODULE, checked, minimal, require_verl
 from collapse_laws.verl.data import RunData, run_data
 from collapse_laws.verl.hooks import CONSUMED_VARIABLE, LOG_VARIABLE
@@ -232,7 +232,7 @@ class _Trainer:
             "PYTHONPATH": os.pathsep.join([package_root, *filter(None, [os.environ.get("PYTHONPATH")])]),
             "VERL_USE_EXTERNAL_MODULES": ",".join(modules),
             "VERL_USE_EXTERNAL_PLUGINS": "none",  # nothing that happens to be installed may change a run
-            "VERL_FILE_LOGGER_PATH": str(attempt / "verl.jsonl"),
+            "VERL_FILE_LOGGER_PATH": str(attempt / VERL_LOG),
             "RAY_ADDRESS": "local",  # never another cluster that runs on this machine
             "TOKENIZERS_PARALLELISM": "false",
             "HYDRA_FULL_ERROR": "1",

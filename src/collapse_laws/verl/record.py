@@ -15,7 +15,7 @@ from collapse_laws.fingerprint import training_fingerprint
 from collapse_laws.runrecord import SCHEMA_VERSION, RunWriter, finish
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
-from collapse_laws.verl.adapter import LINES, Branch, read_attempts, snapshot_rows, step_rows, validation_reward
+from collapse_laws.verl.adapter import LINES, VERL_LOG, Branch, read_attempts, snapshot_rows, step_rows, validation_reward
 from collapse_laws.verl.data import RunData
 
 SOURCE = "source.json"  # beside a fetched model: hub id, revision and commit
@@ -48,9 +48,10 @@ def write_record(
     attempts = read_attempts(work / "attempts")
     (out / "attempts").mkdir(parents=True, exist_ok=True)
     for number in range(len(attempts)):
-        source = work / "attempts" / f"{number:03d}" / LINES
-        if source.exists():
-            shutil.copyfile(source, out / "attempts" / f"{number:03d}.jsonl")
+        for name, ending in ((LINES, "jsonl"), (VERL_LOG, "verl.jsonl")):
+            source = work / "attempts" / f"{number:03d}" / name
+            if source.exists():
+                shutil.copyfile(source, out / "attempts" / f"{number:03d}.{ending}")
     starts = [attempt.version * cell.sync_interval for attempt in attempts]
     finish(record, out, manifest(cell, branch, files, model, reason, began, starts))
 
