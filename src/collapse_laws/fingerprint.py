@@ -22,7 +22,8 @@ ENTRY_MODULES = {
     "local": ("learner.py", "warmstart.py"),
     "verl": ("verl/overrides.py", "verl/reward.py"),
 }
-# Imported by trainers, without a say in what they compute: settings enter through their digest, records by their schema.
+# Imported by trainers, without a say in what they compute: settings enter through their digest,
+# records by their schema.
 _NOT_TRAINING = {
     "__init__.py",
     "errors.py",
