@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 # trainer -> modules from which everything it computes can be reached
 ENTRY_MODULES = {
-    "local": ("learner.py",),
+    "local": ("learner.py", "warmstart.py"),
     "verl": ("verl/overrides.py", "verl/reward.py"),
 }
 # Imported by trainers, without a say in what they compute: settings enter through their digest, records by their schema.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from collapse_laws.errors import UserError
+from collapse_laws.wide_heads import NARROWEST, head_dim, write_with_wide_heads
 
 VLLM_PYTHON = "COLLAPSE_LAWS_VLLM_PYTHON"
 VLLM_WORKER = Path(__file__).with_name("generate_vllm.py")
@@ -212,6 +214,16 @@ def vllm_python() -> str:
     )
 
 
+def _vllm_checkpoint(checkpoint: Path, folder: Path) -> Path:
+    """The checkpoint, or one of equal function with heads that vLLM has a kernel for."""
+    config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    if head_dim(config) >= NARROWEST:
+        return checkpoint.resolve()
+    wide = folder / "wide-heads"
+    write_with_wide_heads(checkpoint, wide)
+    return wide.resolve()
+
+
 def _run_vllm(job: Job, parts: Sequence[Part]) -> None:
     if not parts:
         return
@@ -227,7 +239,7 @@ def _run_vllm(job: Job, parts: Sequence[Part]) -> None:
     if job.decoding.stop:
         sampling["stop"] = list(job.decoding.stop)
     spec = {
-        "model": str(job.checkpoint.resolve()),
+        "model": str(_vllm_checkpoint(job.checkpoint, parts[0].path.parent)),
         # responses are decoded here, so the engine needs the tokenizer for stop strings alone
         "engine": {**job.engine, "skip_tokenizer_init": not job.decoding.stop},
         "sampling": sampling,
@@ -266,8 +278,8 @@ def _run_vllm(job: Job, parts: Sequence[Part]) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     if code != 0:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        reason = lines[-1][-200:] if lines else "no output"
+        found = re.findall(r"\b\w*(?:Error|Exception): .*", log.read_text(errors="replace"))
+        reason = found[-1][:200].rstrip(".") if found else "it names no error"
         raise UserError(
             f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in {log}."
         )

@@ -22,6 +22,7 @@ import jsonschema
 import yaml
 
 from collapse_laws.errors import UserError
+from collapse_laws.fingerprint import ENTRY_MODULES, training_fingerprint
 from collapse_laws.runrecord import settings_digest
 
 PARAMS = Path("params.yaml")
@@ -303,13 +304,28 @@ def _expand(
     return cells
 
 
-def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """What DVC reads from workflow/cells.yaml: study -> cell -> axes and settings digest, for
-    every block.
+def recorded_cells(params: Mapping[str, Any], name: str) -> list[Cell]:
+    """The cells of a study whose outputs lie in the DVC remote, as its key `recorded` says; none
+    without that key.
+
+    Raises UserError where the key names a cell that the study does not have.
     """
-    return {
-        name: {
-            cell.name: {
+    recorded = _resolve(params["studies"], name).get("recorded", [])
+    if recorded in EXTENTS:
+        return list(load_study(params, name, recorded).cells)
+    return [load_study(params, name).cell(cell) for cell in recorded]
+
+
+def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What DVC makes its stages of: every recorded cell with its axes and digest, the starting
+    models they need, and the fingerprint of each trainer's source.
+    """
+    cells: dict[str, dict[str, Any]] = {}
+    models: dict[str, dict[str, Any]] = {}
+    for name in study_names(params):
+        cells[name] = {}
+        for cell in recorded_cells(params, name):
+            cells[name][cell.name] = {
                 "arm": cell.arm,
                 "model": cell.model,
                 "sync_interval": cell.sync_interval,
@@ -317,7 +333,11 @@ def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any
                 "seed": cell.seed,
                 "settings": cell.digest,
             }
-            for cell in load_study(params, name).planned
-        }
-        for name in study_names(params)
-    }
+            if cell.trainer == "local":
+                models[f"{name}-{cell.model}"] = {
+                    "study": name,
+                    "model": cell.model,
+                    "settings": settings_digest(cell.settings["model"]),
+                }
+    source = {trainer: training_fingerprint(trainer) for trainer in ENTRY_MODULES}
+    return {"source": source, "models": models, "cells": cells}

@@ -1,0 +1,75 @@
+"""What is known of boundary and clock: the published brackets, or a file that `calibrate` wrote.
+
+Published [stated/derived, sections 3 and 4 of the paper]: in the Llama-3.2 grid runs with S*eta up to 2.56e-6 were stable and from 3.2e-6
+collapsed, and all onsets agree with one c2 in (2.88e-5, 3.2e-5]; Qwen3-8B at S=16: stable at 1.6e-6, collapsed from 3.2e-6, c2 in
+(6.08e-5, 6.4e-5]. Another model, optimiser, batch or objective has its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from collapse_laws.errors import UserError
+from collapse_laws.runrecord import write_json
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Brackets:
+    """Boundary of S*eta and clock of t*eta for one family of runs; None where no run tells."""
+
+    name: str
+    stable_max: float | None  # largest S*eta of a surviving run
+    collapsed_min: float | None  # smallest S*eta of a collapsed run
+    c2_low: float | None  # the cumulative learning rate at the onset lies in (c2_low, c2_high]
+    c2_high: float | None
+    source: str
+    refuted: bool = False  # the runs contradict one product for all S
+
+    def position(self, product: float) -> str:
+        """Where S*eta lies: stable | between | unstable | unknown."""
+        if self.refuted:
+            return "unknown"
+        if self.stable_max is not None and product <= self.stable_max * (1 + 1e-9):
+            return "stable"
+        if self.collapsed_min is not None and product >= self.collapsed_min * (1 - 1e-9):
+            return "unstable"
+        return "unknown" if self.stable_max is None or self.collapsed_min is None else "between"
+
+
+PUBLISHED = (
+    Brackets("Llama-3.2-1B and 3B", 2.56e-6, 3.2e-6, 2.88e-5, 3.2e-5, "published"),
+    Brackets("Qwen3-8B", 1.6e-6, 3.2e-6, 6.08e-5, 6.4e-5, "published"),
+)
+
+
+def reference_budget(brackets: tuple[Brackets, ...]) -> float | None:
+    """The c2 that a survivor must outlive twice: the largest known, so that none is called a survivor too early."""
+    return max((b.c2_high for b in brackets if b.c2_high is not None), default=None)
+
+
+def save_calibration(path: Path, brackets: Brackets, details: dict[str, Any]) -> None:
+    """Write a calibration file."""
+    write_json(path, {"schema_version": SCHEMA_VERSION, "kind": "calibration", "brackets": asdict(brackets), **details})
+
+
+def load_calibration(path: Path) -> tuple[Brackets, ...]:
+    """The brackets of a calibration file; UserError where it is none."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        brackets = value["brackets"]
+        found = Brackets(**{name: brackets[name] for name in Brackets.__slots__})
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist; `collapse-laws calibrate` writes it.") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(f"{path} is not a calibration file of `collapse-laws calibrate`.") from None
+    for name in ("stable_max", "collapsed_min", "c2_low", "c2_high"):
+        number = getattr(found, name)
+        if number is not None and not (isinstance(number, int | float) and math.isfinite(number) and number > 0):
+            raise UserError(f"{path}: {name} is {number!r}; allowed: a number above 0, or null.")
+    return (found,)

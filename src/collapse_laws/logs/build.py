@@ -1,0 +1,295 @@
+"""From a table of metrics to the fields of a read log: keys, series, S, snapshots, the run record, and the sentence on exactness."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from collapse_laws.errors import UserError
+from collapse_laws.logs import own
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, choose, rivals
+from collapse_laws.logs.series import Series, resolve_repeats, spans
+from collapse_laws.logs.snapshots import SnapshotMeans, snapshot_means
+from collapse_laws.logs.table import MetricTable
+from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord
+
+_METRICS = (
+    "lr entropy clip_fraction kl_behaviour kl_ref response_length grad_norm grad_cos degenerate_group_fraction loss"
+).split()
+
+
+def build(
+    where: str,
+    table: MetricTable,
+    notes: list[str],
+    averaged: bool,
+    reward_key: str | None,
+    step_key: str | None,
+    sync_interval: int | None,
+) -> dict[str, Any]:
+    """The fields of a ReadLog from a filled table; UserError where it has no reward."""
+    keys = _choose_keys(where, table, notes, reward_key, step_key)
+    step_of_row, counts = _steps_of_rows(table, keys, step_key, notes)
+    rows, reward = table.column(keys["reward"])
+    step = step_of_row[rows]
+    has_step = np.isfinite(step)
+    if not has_step.any():
+        raise UserError(f"{where}: no row with {keys['reward']!r} has a step; name the step's key with --step-key.")
+    rows, reward, step = rows[has_step], reward[has_step], np.rint(step[has_step]).astype(np.int64)
+    fully_async = counts and any(key.startswith("fully_async/") for key in (*table.keys(), *table.seen))
+    kept, dropped, repeat_notes = resolve_repeats(step, reward, where)
+    step, reward = step[kept], reward[kept]
+    interval, source = _sync_interval(step, table, keys, fully_async, sync_interval, notes)
+    if "learner_step" not in keys and fully_async and interval is not None:
+        step = step * interval - 1  # record v ends with update vS-1, counted from 1
+    elif fully_async and "learner_step" not in keys:
+        notes.append("`step` counts synchronisations here; without S it cannot be turned into updates")
+    first, last, stride, zero_based = spans(step, fully_async, averaged)
+    made = last >= 0
+    first, last, reward, step = first[made], last[made], reward[made], step[made]
+    metrics = {
+        role: _aligned(table, keys[role], step_of_row, step, interval if fully_async else None, keys)
+        for role in _METRICS
+        if role in keys
+    }
+    series = Series(first, last, reward, metrics, stride, zero_based, dropped, tuple(repeat_notes))
+    means = snapshot_means(first, last, reward, interval or stride)
+    stale = table.column(keys["stale"])[1] if "stale" in keys else np.empty(0)
+    return {
+        "record": _record(series, means, interval, where),
+        "series": series,
+        "snapshots": means,
+        "sync_interval": interval,
+        "sync_interval_source": source,
+        "rows": table.rows,
+        "keys": keys,
+        "exactness": exactness(series, means, interval, fully_async),
+        "notes": tuple(notes + repeat_notes),
+        "fully_async": fully_async,
+        "stale": float(np.nanmax(stale)) if np.isfinite(stale).any() else None,
+        "other_keys": tuple(table.seen)[:40],
+    }
+
+
+def build_own(directory: Path, sync_interval: int | None) -> dict[str, Any]:
+    """The fields of a ReadLog from a run record of ours."""
+    record, known = own.read_record(directory)
+    if known is not None and sync_interval not in (None, known):
+        raise UserError(f"{directory} was run with S={known}, but --sync-interval says {sync_interval}; leave it out.")
+    interval = known or sync_interval
+    frame = record.snapshots.dropna(subset=["M"])
+    if frame.empty:
+        raise UserError(f"{directory} holds no rollout batch yet.")
+    steps = record.steps
+    t = steps["t"].to_numpy()
+    metrics = {role: steps[role].to_numpy() for role in _METRICS if steps[role].notna().any()}
+    series = Series(t, t, steps["reward_mean"].to_numpy(), metrics, 1, True, 0, ())
+    means = SnapshotMeans(
+        frame["M"].to_numpy(),
+        frame["reward_mean"].to_numpy(),
+        frame["reward_se"].to_numpy(),
+        np.ones(len(frame), dtype=int),
+        "exact",
+    )
+    return {
+        "record": record,
+        "series": series,
+        "snapshots": means,
+        "sync_interval": interval,
+        "sync_interval_source": "log" if known is not None else ("given" if interval else "unknown"),
+        "rows": len(steps) + len(frame),
+        "keys": {"step": "t", "reward": "reward_mean", **{role: role for role in metrics}},
+        "exactness": "Rewards are means over whole rollout batches; the onset is known to one synchronisation interval.",
+        "notes": () if record.manifest else ("the run has not finished: there is no run.json",),
+    }
+
+
+def exactness(series: Series, means: SnapshotMeans, interval: int | None, fully_async: bool) -> str:
+    """How exactly the log dates a drop, in one sentence."""
+    if interval is None:
+        return (
+            f"Without S a drop is dated by the logged records, one every {series.stride} update(s); the rollout batch that first "
+            f"shows it stays unknown."
+        )
+    shift = ""
+    if fully_async:
+        shift = (
+            f"Each record averages {interval} updates and is shifted by one: record v holds updates (v-1)S to vS-1 counted from 1, "
+            f"that is {interval - 1} from snapshot v-1 and one from the snapshot before, and the last update is never logged. "
+        )
+    if means.how == "exact":
+        return f"{shift}Every record lies within one synchronisation cycle, so the onset is known to {interval} updates."
+    if means.how == "unmixed":
+        return (
+            f"{shift}The mixture was solved for the snapshots, which is exact if the reward is constant within a cycle; the onset is "
+            f"known to {interval} updates, and a drop at the boundary may read as a partial one in the record before."
+        )
+    blur = max(1, -(-series.stride // interval))
+    return (
+        f"{shift}Records of {series.stride} updates blur the snapshots of S={interval}: the collapse index may be off by {blur}, and a "
+        f"drop shows at a part of its depth."
+    )
+
+
+def _choose_keys(
+    where: str, table: MetricTable, notes: list[str], reward_key: str | None, step_key: str | None
+) -> dict[str, str]:
+    counts = [(key, table.count(key)) for key in table.keys()]
+    keys: dict[str, str] = {}
+    for name, asked, role in (("--reward-key", reward_key, "reward"), ("--step-key", step_key, "step")):
+        if asked is not None:
+            if not table.count(asked):
+                raise UserError(f"{where} has no numbers under {name} {asked!r}; it has: {_listed(table)}.")
+            keys[role] = asked
+    for role in ("reward", "step", "learner_step", "version", "stale", *_METRICS):
+        if role not in keys and (found := choose(counts, role)):
+            keys[role] = found
+    if "reward" not in keys:
+        raise UserError(
+            f"{where} has no reward that is known by name; give its key with --reward-key (numbers found: {_listed(table)})."
+        )
+    if step_key is not None:
+        keys.pop("learner_step", None)
+    others = rivals(counts, "reward", keys["reward"]) if reward_key is None else []
+    if others:
+        notes.append(f"the reward is {keys['reward']!r}; {', '.join(map(repr, others[:3]))} would do as well")
+    return keys
+
+
+def _listed(table: MetricTable) -> str:
+    names = [name for name in (*table.keys(), *table.seen) if name not in (ORDINAL, BAR_STEP)]
+    shown = ", ".join(repr(name[:60]) for name in names[:12])
+    return (shown + (", ..." if len(names) > 12 else "")) if names else "none"
+
+
+def _steps_of_rows(
+    table: MetricTable, keys: dict[str, str], step_key: str | None, notes: list[str]
+) -> tuple[np.ndarray, bool]:
+    """[rows] step of each row; whether the log has fully-async counters whose `step` counts synchronisations."""
+    if "step" in keys:
+        step = table.dense(keys["step"])
+    elif table.count(ORDINAL):
+        return _steps_of_dictionaries(table, notes), False
+    elif "learner_step" in keys:
+        step = table.dense(keys["learner_step"])
+    else:
+        rows, _ = table.column(keys["reward"])
+        step = np.full(table.rows, np.nan)
+        step[rows] = np.arange(1, rows.size + 1)
+        notes.append("the log has no step: each row with a reward is taken for one update")
+        return step, False
+    if "learner_step" in keys and step_key is None:
+        step = _learner_steps(table, keys, step)
+    return step, True
+
+
+def _learner_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray) -> np.ndarray:
+    """training/global_step in place of the log's own step, where every row with a reward has it (or its step has)."""
+    learner = table.dense(keys["learner_step"])
+    rows, _ = table.column(keys["reward"])
+    known = np.isfinite(learner) & np.isfinite(step)
+    if not np.all(np.isfinite(learner[rows])):  # one metric a row: the number stands in another row of the same step
+        order = np.argsort(step[known], kind="stable")
+        steps, values = step[known][order], learner[known][order]
+        place = np.searchsorted(steps, step, side="right") - 1
+        found = (place >= 0) & (steps[np.maximum(place, 0)] == step) if steps.size else np.zeros(step.shape, bool)
+        learner = np.where(found, values[np.maximum(place, 0)] if steps.size else np.nan, np.nan)
+    if np.all(np.isfinite(learner[rows]) | ~np.isfinite(step[rows])):
+        return learner
+    keys.pop("learner_step")
+    return step
+
+
+def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
+    """Steps of printed dictionaries: the bar's position, snapped to the logging interval; their ordinal where there was no bar."""
+    ordinal, bar = table.dense(ORDINAL), table.dense(BAR_STEP)
+    rows = np.flatnonzero(np.isfinite(ordinal))
+    known = rows[np.isfinite(bar[rows])]
+    if not known.size:
+        notes.append("records have no step and there is no progress bar: each is taken for one update")
+        return ordinal
+    notes.append(f"{rows.size} records without a step of their own were dated by the progress bar")
+    if known.size == 1:
+        return bar
+    stride = float(np.median(np.maximum(np.diff(bar[known]), 1)))
+    snapped = np.rint(bar / stride) * stride
+    if stride > 1 and np.nanmax(np.abs(snapped - bar)) < stride / 2 and np.nanmin(snapped) > 0:
+        bar = snapped
+    for row in rows[~np.isfinite(bar[rows])]:  # the last dictionary of a log that ends before the bar is redrawn
+        before = known[known < row]
+        if before.size:
+            bar[row] = bar[before[-1]] + stride * (ordinal[row] - ordinal[before[-1]])
+    return bar
+
+
+def _sync_interval(
+    step: np.ndarray,
+    table: MetricTable,
+    keys: dict[str, str],
+    fully_async: bool,
+    given: int | None,
+    notes: list[str],
+) -> tuple[int | None, str]:
+    """S and where it is from. A fully-async log shows it as the distance of training/global_step between synchronisations."""
+    shown = None
+    if fully_async and "learner_step" in keys and step.size > 2:
+        distances, counts = np.unique(np.diff(step), return_counts=True)
+        candidate = int(distances[np.argmax(counts)])
+        shown = candidate if candidate > 0 and (step[0] + 1) % candidate == 0 else None
+    if given is None:
+        return shown, "log" if shown else "unknown"
+    if shown and shown != given:
+        notes.append(f"the log's own synchronisations are {shown} updates apart, not {given}")
+    return given, "given"
+
+
+def _aligned(
+    table: MetricTable,
+    key: str,
+    step_of_row: np.ndarray,
+    step: np.ndarray,
+    interval: int | None,
+    keys: dict[str, str],
+) -> np.ndarray:
+    """[records] a metric at the steps of the reward records, the last of repeated values."""
+    rows, values = table.column(key)
+    at = step_of_row[rows]
+    if interval is not None and "learner_step" not in keys:
+        at = at * interval - 1
+    aligned = np.full(step.size, np.nan)
+    place = np.searchsorted(step, at)
+    ok = (place < step.size) & np.isfinite(at)
+    ok[ok] = step[place[ok]] == at[ok]
+    aligned[place[ok]] = values[ok]
+    return aligned
+
+
+def _record(series: Series, means: SnapshotMeans, interval: int | None, where: str) -> RunRecord:
+    cycle = interval or series.stride
+    steps = pd.DataFrame(index=range(series.reward.size), columns=[], dtype=float)
+    steps["t"] = series.last
+    steps["snapshot"], steps["lag"] = series.last // cycle, series.last % cycle
+    steps["reward_mean"] = series.reward
+    for role, values in series.metrics.items():
+        steps[role] = values
+    snapshots = pd.DataFrame(
+        {"M": means.index, "t": means.index * cycle, "reward_mean": means.reward, "reward_se": means.se}
+    )
+    lr = series.metrics.get("lr")
+    constant = lr is not None and np.isfinite(lr).any() and np.nanmin(lr) == np.nanmax(lr)
+    return RunRecord(
+        steps=_columns(steps, STEP_COLUMNS),
+        snapshots=_columns(snapshots, SNAPSHOT_COLUMNS),
+        manifest={"sync_interval": interval, "lr": float(np.nanmax(lr)) if constant else None, "source": where},
+    )
+
+
+def _columns(frame: pd.DataFrame, columns: dict[str, tuple[type, bool]]) -> pd.DataFrame:
+    """The frame with the schema's columns and types, NaN where it has none."""
+    types = {
+        name: "float64" if kind is float else ("Int64" if nullable else "int64") for name, (kind, nullable) in columns.items()
+    }
+    return frame.reindex(columns=list(columns)).astype(types)

@@ -1,0 +1,79 @@
+"""Where a log's bytes come from: plain or gzip files, their encoding, their lines; and what to say of junk.
+
+A line ends at a newline or at a carriage return, since progress bars overwrite themselves with the latter. Terminal colours are
+removed here, with or without the escape byte, which copying from a terminal loses.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from collapse_laws.errors import UserError
+
+HEAD_BYTES = 1 << 16
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\[\d{1,3}(?:;\d{1,3})*m")
+
+
+def open_log(path: Path) -> BinaryIO:
+    """The bytes of a file, decompressed if it is gzip by content; UserError where it cannot be opened."""
+    try:
+        with open(path, "rb") as file:
+            magic = file.read(2)
+        return gzip.open(path, "rb") if magic == b"\x1f\x8b" else open(path, "rb")  # type: ignore[return-value]
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def read_head(path: Path) -> bytes:
+    """The first 64 KiB of a log; UserError for an empty or damaged file."""
+    try:
+        with open_log(path) as file:
+            head = file.read(HEAD_BYTES)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise UserError(f"{path} is a damaged gzip file.") from None
+    if not head.strip():
+        raise UserError(f"{path} is empty: a log needs at least one line with a reward.")
+    return head
+
+
+def text_encoding(path: Path, head: bytes) -> str:
+    """utf-8 or utf-16; UserError for a binary file."""
+    if head[:2] in _UTF16:
+        return "utf-16"
+    if b"\x00" in head or head.startswith((b"\x89PNG", b"PAR1", b"PK\x03\x04", b"\x80")):
+        raise UserError(
+            f"{path} is a binary file of no known kind; readable are text, JSON and CSV logs and "
+            f"TensorBoard event files."
+        )
+    return "utf-8-sig"
+
+
+def iter_lines(path: Path, encoding: str) -> Iterator[str]:
+    """Lines of a text log, each with its newline; only an unterminated last line has none.
+
+    Bytes that are not of the encoding become U+FFFD: a log may hold anything that a model generated.
+    """
+    with io.TextIOWrapper(open_log(path), encoding=encoding, errors="replace", newline=None) as text:
+        try:
+            yield from text
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            return  # a gzip file that is still being written ends in the middle
+
+
+def read_text(path: Path, encoding: str) -> str:
+    """The whole text of a log."""
+    return "".join(iter_lines(path, encoding))
+
+
+def strip_colours(line: str) -> str:
+    """The line without terminal colours and cursor movements."""
+    return _COLOUR.sub("", line) if "[" in line else line

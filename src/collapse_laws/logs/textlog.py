@@ -1,0 +1,183 @@
+"""Text logs: verl's console (with Ray's prefixes), TRL's printed dictionaries, `key=value` lines, progress bars between them.
+
+A line with a step opens a row; a line of metrics without one belongs to the row that is open, so that one metric a line reads like one
+line a step. Printed dictionaries have no step (the trainer's callback leaves it out): theirs is the position of the progress
+bar, which is printed before the dictionary, redrawn after it, or both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, role_of
+from collapse_laws.logs.numbers import PLAIN, WRAPPED, parse_number
+from collapse_laws.logs.sources import strip_colours
+from collapse_laws.logs.table import MetricTable
+
+_RAY = re.compile(r"\(\S+ pid=\d+(?:, ip=[^)\s]+)?\)\s?")
+_REPEATED = re.compile(r"\[repeated \d+x across cluster\].*")
+# "max reward: 1.0" is not the mean, nor is "eval reward: 0.4" the training reward
+_NOT_AFTER = "".join(
+    f"(?<!{first}{rest} )" for word in ("max", "min", "std", "val", "eval", "test") for rest in [word[1:]]
+    for first in (word[0], word[0].upper())
+)
+_KEY = rf"(?<![\w/\-.]){_NOT_AFTER}['\"]?([A-Za-z_][\w/.@\-]*)['\"]?"
+_PAIR = re.compile(rf"{_KEY}\s*[:=]\s*['\"]?(?:{WRAPPED})?((?>{PLAIN}))(?![\w:])")
+_SPACED = re.compile(rf"{_KEY}\s+((?>{PLAIN}))(?![\w:/])")
+_SPOKEN_STEP = re.compile(
+    r"\b(?:global[ _]?|train(?:ing)?[ _]?)?(?:step|iter|iteration|update)\b[ \[#:=]*(\d+)(?![\d.])", re.IGNORECASE
+)
+_BAR = re.compile(r"(?:^|\r|[^\w])(\d+)/(\d+) \[")
+_OTHER_BAR = re.compile(
+    r"load|map|filter|fetch|token|download|generat|shard|captur|process|sav|eval|valid|convert|compil|warm", re.IGNORECASE
+)
+
+
+class TextLines:
+    """Parses one line after another into a table. Keeps the open row, the open step and the position of the bar."""
+
+    def __init__(self, table: MetricTable) -> None:
+        self.table = table
+        self.dictionaries = 0  # rows without a step of their own
+        self._step: float | None = None  # of the open row
+        self._bar: int | None = None
+        self._used: int | None = None  # bar position that the last stepless row took
+        self._total: int | None = None
+        self._waiting = False  # the last stepless row still needs the next bar
+
+    def feed(self, line: str) -> None:
+        """Take in one line, with or without its newline."""
+        if "\x1b" in line or "m" in line:
+            line = strip_colours(line)
+        if "pid=" in line:
+            line = _RAY.sub(" ", line)
+            line = _REPEATED.sub("", line) if "[repeated" in line else line
+        bar = self._read_bar(line) if "/" in line and "[" in line else None
+        at = _find_step(line, 0) if " - " in line else -1
+        if at >= 0:
+            self._read_verl(line, at)
+        elif ":" in line or "=" in line or _SPOKEN_STEP.search(line):
+            self._read_pairs(line, bar)
+
+    def finish(self, line: str) -> None:
+        """Take in the unterminated last line: a number at its very end may be cut, so it is left out."""
+        head = line.rstrip()
+        if "{" in head and not head.endswith("}"):
+            head = head.rpartition(",")[0]
+        elif " - " in head and not head.endswith((")", "]")):
+            head = head.rpartition(" - ")[0]
+        self.feed(head)
+
+    def _open(self, step: float) -> None:
+        if step != self._step or not self.table.rows:
+            self.table.start_row()
+            self.table.put("step", step)
+            self._step = step
+
+    def _read_verl(self, line: str, at: int) -> None:
+        """`step:7 - key:number - key:number`; a line cut by a kill is joined to the next record, its last number unsure."""
+        while at >= 0:
+            following = _find_step(line, at + 5)
+            parts = line[at : following if following > 0 else len(line)].split(" - ")
+            if following > 0:
+                parts.pop()
+            step = parse_number(parts[0][5:]) if parts else None
+            if step is not None:
+                self._open(step)
+                table = self.table
+                for part in parts[1:]:
+                    key, _, text = part.rpartition(":")
+                    if key and table.keeps(key):
+                        number = parse_number(text.strip())
+                        if number is not None:
+                            table.put(key, number)
+                    elif key:
+                        table.note(key)
+            at = following
+
+    def _read_pairs(self, line: str, bar: int | None) -> None:
+        pairs = [(key, float(number)) for key, number in _PAIR.findall(line)]
+        step = next((number for key, number in pairs if _is_step(key)), None)
+        if step is None:
+            spoken = _SPOKEN_STEP.search(line)
+            step = float(spoken.group(1)) if spoken else None
+        if not pairs and step is not None:
+            pairs = [(key, float(number)) for key, number in _SPACED.findall(line)]
+        known = [pair for pair in pairs if self.table.keeps(pair[0])]
+        if step is None and known and bar is not None and "{" not in line:
+            step = float(bar)  # metrics written behind the bar
+        if step is None and not known:
+            for key, _ in pairs:
+                self.table.note(key)
+            return
+        if step is not None:
+            self._open(step)
+        elif self._step is None or line.lstrip().startswith("{"):
+            if not any(_role(key) == "reward" for key, _ in known):
+                return
+            self._open_stepless()
+        for key, number in known:
+            if step is None or number != step or not _is_step(key):
+                self.table.put(key, number)
+
+    def _open_stepless(self) -> None:
+        self.table.start_row()
+        self.dictionaries += 1
+        self.table.put(ORDINAL, self.dictionaries)
+        self._step = None
+        if self._bar and self._bar != self._used:
+            self.table.put(BAR_STEP, self._bar)
+            self._used, self._waiting = self._bar, False
+        else:
+            self._waiting = True
+
+    def _read_bar(self, line: str) -> int | None:
+        """Follow the training bar; returns its position if this line shows it."""
+        shown = None
+        for found in _BAR.finditer(line):
+            position, total = int(found.group(1)), int(found.group(2))
+            if position > total or _OTHER_BAR.search(line[max(0, found.start() - 80) : found.start()]):
+                continue
+            if self._total is None:
+                self._total = total
+            if total != self._total:
+                continue
+            self._bar = shown = position
+            if self._waiting and position != self._used and position > 0:
+                self.table.put(BAR_STEP, position)
+                self._used, self._waiting = position, False
+        return shown
+
+
+def step_of_row(row: dict[str, float]) -> float | None:
+    """The step of a record without one of its own, as far as it is known while the log grows."""
+    return row.get(BAR_STEP, row.get(ORDINAL))
+
+
+def _role(key: str) -> str | None:
+    found = role_of(key)
+    return found[0] if found else None
+
+
+def _is_step(key: str) -> bool:
+    return _role(key) == "step"
+
+
+def _find_step(line: str, start: int) -> int:
+    """Where `step:` begins a record, not as the end of another key such as `training/global_step:`."""
+    at = line.find("step:", start)
+    while at > 0 and (line[at - 1].isalnum() or line[at - 1] in "_/"):
+        at = line.find("step:", at + 5)
+    return at
+
+
+def read_text_lines(lines: Iterable[str], table: MetricTable) -> TextLines:
+    """Fill the table; the parser tells what it met."""
+    parser = TextLines(table)
+    for line in lines:
+        if line.endswith("\n"):
+            parser.feed(line)
+        else:
+            parser.finish(line)
+    return parser

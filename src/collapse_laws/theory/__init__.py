@@ -1,0 +1,1 @@
+"""The paper's formulas as pure, vectorised functions (Section 3, Appendix A). All norms are RMS per coordinate."""

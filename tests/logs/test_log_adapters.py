@@ -1,0 +1,160 @@
+"""Every shape of one series reads as the same series; what is junk gives one sentence."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import log_variants as variants
+import numpy as np
+import pytest
+
+from collapse_laws.advise.diagnose import diagnose
+from collapse_laws.errors import UserError
+from collapse_laws.logs import read_log
+
+
+@pytest.mark.parametrize("name", variants.VARIANTS)
+def test_variant_gives_the_same_collapse(name: str, tmp_path: Path) -> None:
+    log = read_log(variants.write(name, tmp_path), sync_interval=variants.S)
+    found = diagnose(log).to_json()
+    assert (found["label"], found["collapse_index"], found["collapse_step"], found["partial_drop_index"]) == (
+        "collapsed", variants.M, variants.STEP, variants.PARTIAL,
+    )
+
+
+@pytest.mark.parametrize("name", ["trl_trainer_state.json", "verl_console_ray.log", "verl_fully_async.jsonl"])
+def test_samples(name: str, shared: Path) -> None:
+    folder = shared / "data" / "logs"
+    expected = json.loads((folder / "expected.json").read_text())
+    found = diagnose(read_log(folder / name, sync_interval=expected["S"])).to_json()
+    assert {key: found[key] for key in ("collapse_index", "collapse_step", "partial_drop_index")} == {
+        key: expected[key] for key in ("collapse_index", "collapse_step", "partial_drop_index")
+    }
+
+
+def test_full_series_is_read_exactly(tmp_path: Path) -> None:
+    log = read_log(variants.write("console ray ip", tmp_path), sync_interval=4)
+    assert np.allclose(log.record.steps["reward_mean"], variants.REWARDS)
+    assert list(log.record.steps["t"]) == list(range(48))
+    assert log.record.steps["lr"].eq(1e-6).all()
+
+
+def test_resume_keeps_the_later_rows(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    first = [{"step": s, "reward": 0.1} for s in range(1, 31)]
+    second = [{"step": s, "reward": 0.9} for s in range(21, 26)]  # stopped before the first job's end
+    path.write_text("\n".join(map(json.dumps, first + second)))
+    log = read_log(path, sync_interval=5)
+    assert log.series.updates == 25
+    assert log.series.duplicates == 10
+    assert np.allclose(log.series.reward, [0.1] * 20 + [0.9] * 5)
+
+
+def test_fully_async_mixture_is_solved(tmp_path: Path) -> None:
+    """With rewards constant within cycles the snapshots come back exactly, although records straddle two of them."""
+    levels = [0.3, 0.5, 0.6, 0.7, 0.2, 0.2]
+    reward = [levels[t // 4] for t in range(24)]
+    rows = []
+    for v in range(1, 7):
+        covered = reward[max(0, (v - 1) * 4 - 1) : v * 4 - 1]
+        rows.append({"step": v, "data": {"fully_async/count/current_param_version": v - 1, "training/global_step": 4 * v - 1,
+                                         "critic/score/mean": sum(covered) / len(covered)}})
+    path = tmp_path / "log"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    log = read_log(path)
+    assert log.sync_interval == 4
+    assert log.sync_interval_source == "log"
+    assert np.allclose(log.snapshots.reward, levels)
+    assert list(log.series.first[:2]) == [0, 3]
+    assert "shifted by one" in log.exactness
+
+
+def test_fully_async_with_two_updates_a_cycle_says_that_it_is_blurred(tmp_path: Path) -> None:
+    rows = [{"step": v, "training/global_step": 2 * v - 1, "fully_async/x": 1, "critic/score/mean": 0.5} for v in range(1, 9)]
+    path = tmp_path / "log"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    log = read_log(path, sync_interval=2)
+    assert log.snapshots.how == "blurred"
+    assert "off by" in log.exactness
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    writer_module = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    for part, steps in (("a", range(1, 31)), ("b", range(21, 49))):  # the second file is a resume
+        writer = writer_module.EventFileWriter(str(tmp_path), filename_suffix=part)
+        for step in steps:
+            for tag, value in (("train/reward", variants.REWARDS[step - 1]), ("train/learning_rate", 1e-6), ("eval/reward", 0.9)):
+                summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+                writer.add_event(Event(wall_time=1e9 + step, step=step, summary=summary))
+        writer.close()
+    found = diagnose(read_log(tmp_path, sync_interval=4)).to_json()
+    assert (found["format"], found["collapse_index"], found["partial_drop_index"]) == ("tensorboard", 9, 8)
+    assert found["lr"] == pytest.approx(1e-6)
+
+
+JUNK = {
+    "empty": b"",
+    "blank": b"\n \n",
+    "binary": bytes(range(256)) * 40,
+    "png": b"\x89PNG\r\n\x1a\n" + b"\x01" * 100,
+    "no reward": b'{"step": 1, "loss": 0.2}\n{"step": 2, "loss": 0.1}\n',
+    "prose": b"Lorem ipsum dolor sit amet\nconsectetur adipiscing elit\n",
+    "damaged gzip": gzip.compress(b"step:1 - reward:0.5\n" * 100)[:12],
+    "wandb": b":W&B\xe1\xbe\x00" + b"\x00" * 100,
+    "half a document": b'{"log_history": [{"step": 1, "reward": 0.5},',
+    "all NaN": b'{"step": 1, "reward": NaN}\n{"step": 2, "reward": NaN}\n{"step": 5, "reward": NaN}\n',
+    "two runs": b"".join(b'{"step": %d, "reward": 0.%d}\n' % (s, r) for r in (5, 6) for s in range(1, 31)),
+    "one run twice": variants.VARIANTS["jsonl reward"]() * 2,
+    "scalar json": b"[1, 2, 3]",
+    "two wandb runs": b'"Step","a - reward","b - reward"\n1,0.5,0.6\n2,0.5,0.6\n',
+}
+
+
+@pytest.mark.parametrize("name", JUNK)
+def test_junk_is_one_sentence(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "junk"
+    path.write_bytes(JUNK[name])
+    with pytest.raises(UserError) as caught:
+        diagnose(read_log(path, sync_interval=4))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_other_junk(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(UserError, match="is a directory without"):
+        read_log(tmp_path)
+    with pytest.raises(UserError, match="does not exist"):
+        read_log(tmp_path / "none")
+    path = variants.write("console", tmp_path)
+    with pytest.raises(UserError, match="one rollout batch"):
+        diagnose(read_log(path, sync_interval=100))
+    with pytest.raises(UserError, match="sync-interval"):
+        read_log(path, sync_interval=0)
+    with pytest.raises(UserError, match="--reward-key"):
+        read_log(path, reward_key="nothing")
+
+
+def test_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("\n".join(json.dumps({"n": s, "quality": r, "reward": 0.5}) for s, r in enumerate(variants.REWARDS, 1)))
+    log = read_log(path, sync_interval=4, reward_key="quality", step_key="n", format="jsonl")
+    assert diagnose(log).to_json()["collapse_index"] == 9
+
+
+def test_rewards_outside_the_unit_range_are_scaled(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("\n".join(json.dumps({"step": s, "reward": 3 * r}) for s, r in enumerate(variants.REWARDS, 1)))
+    assert diagnose(read_log(path, sync_interval=4)).to_json()["collapse_index"] == 9
+
+
+def test_nan_at_the_end_is_a_failed_run(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("\n".join(json.dumps({"step": s, "reward": math.nan if s > 12 else 0.5 + s / 100}) for s in range(1, 25)))
+    assert diagnose(read_log(path, sync_interval=4)).to_json()["label"] == "failed"

@@ -1,0 +1,109 @@
+# The expensive rules. No timestamp makes them run: a record is made again only where it is missing, or where it says
+# that it was made with other settings or other training source than there are now.
+
+
+def starting_files(cell):
+    """The last file written of all that a cell starts from: its model and, through verl, the prepared problems."""
+    folder = f"models/{cell.study}/{cell.model}"
+    if cell.trainer == "verl":
+        return [f"{folder}/source.json", f"data/{cell.study}/prepare.json"]
+    return [f"{folder}/warmstart.json"]
+
+
+def gpus(wildcards):
+    """GPUs of a training job."""
+    cell = cell_of(wildcards)
+    if cell.trainer == "verl":
+        system = cell.settings["system"]
+        return system["training_gpus"] + system["rollout_gpus"]
+    return int(cell.device == "cuda")
+
+
+def starting_point(wildcards):
+    """What a cell starts from, and CHANGED, which is newer than the record only where the record is not current.
+
+    All is ancient(), so that a file's age alone retrains nothing. Where the record is current and its starting files
+    were not pulled, they are left out: making them for another cell would otherwise count as news for this one.
+    """
+    cell = cell_of(wildcards)
+    current = record_is_current(wildcards.study, wildcards.cell)
+    if not current:
+        mark_changed(run_json(cell))
+    elif not os.path.exists(CHANGED):
+        mark_changed("nothing")
+    start = [
+        path for path in starting_files(cell) if os.path.exists(path) or not current
+    ]
+    return [ancient(CHANGED) if current else CHANGED, *map(ancient, start)]
+
+
+rule warmstart:
+    """The starting checkpoint of a study's model."""
+    output:
+        "models/{study}/{model}/warmstart.json",
+    log:
+        "logs/warmstart/{study}/{model}.log",
+    benchmark:
+        "benchmarks/warmstart/{study}/{model}.tsv"
+    resources:
+        mem_mb=1500,
+        runtime=60,
+    shell:
+        "{COMMAND} warmstart --study {wildcards.study} --model {wildcards.model}"
+        " --out models/{wildcards.study}/{wildcards.model} >{log} 2>&1"
+
+
+rule fetch:
+    """A starting model from the Hub, for a study that trains through verl."""
+    output:
+        "models/{study}/{model}/source.json",
+    log:
+        "logs/fetch/{study}/{model}.log",
+    localrule: True
+    shell:
+        "{COMMAND} prepare --study {wildcards.study} --model {wildcards.model}"
+        " --out models/{wildcards.study}/{wildcards.model} >{log} 2>&1"
+
+
+rule prepare:
+    """The training and validation problems of a study that trains through verl."""
+    output:
+        "data/{study}/prepare.json",
+    log:
+        "logs/prepare/{study}.log",
+    localrule: True
+    shell:
+        "{COMMAND} prepare --study {wildcards.study} --out data/{wildcards.study} >{log} 2>&1"
+
+
+rule train:
+    """One run. Checkpoints are no output, and neither is the state of a run in progress.
+
+    Snakemake deletes the outputs of a failed job and DVC those of a stage before it runs it: a preempted run keeps its
+    state in work/, which neither knows, and leaves the record and the checkpoints when it has finished.
+    """
+    input:
+        starting_point,
+    output:
+        steps="runs/{study}/{cell}/steps.jsonl",
+        snapshots="runs/{study}/{cell}/snapshots.jsonl",
+        run="runs/{study}/{cell}/run.json",
+    log:
+        "logs/train/{study}/{cell}.log",
+    benchmark:
+        "benchmarks/train/{study}/{cell}.tsv"
+    threads: 1
+    resources:
+        gpu=gpus,
+        cpus_per_gpu=by_device(cpu=0, gpu=4, verl=8),
+        mem_mb=by_device(cpu=1500, gpu=16_000, verl=400_000),
+        runtime=by_device(cpu=120, gpu=720, verl=4 * 24 * 60),
+    params:
+        command=trainer_command,
+        model=lambda wildcards: f"models/{wildcards.study}/{cell_of(wildcards).model}",
+        work="work/{study}/{cell}",
+        checkpoints="checkpoints/{study}/{cell}",
+        out="runs/{study}/{cell}",
+    shell:
+        "{params.command} train --study {wildcards.study} --cell {wildcards.cell} --model-dir {params.model}"
+        " --work {params.work} --checkpoints {params.checkpoints} --out {params.out} >{log} 2>&1"
