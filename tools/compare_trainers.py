@@ -135,7 +135,7 @@ def main() -> int:
         write_model(out / "model", out / "model-verl")
         task = {key: value for key, value in local.settings["task"].items() if key != "name"}
         write_data(ChainArithmetic(**task), out / "data", args.prompts, 64, seed=args.seed)
-    os.environ.update(plugin_environment(out / "exchange"))
+    os.environ.update(plugin_environment())
     results = {}
     for ours, theirs in zip(local.cells, verl.cells, strict=True):
         for study, cell in (("local", ours), ("verl", theirs)):

@@ -108,14 +108,13 @@ def write_data(
     write_json(folder / "prepare.json", {"files": files})
 
 
-def plugin_environment(exchange: Path, gradients: Path | None = None) -> dict[str, str]:
+def plugin_environment(gradients: Path | None = None) -> dict[str, str]:
     """The variables under which verl's processes load the plugin."""
     if gradients is not None:
         gradients.mkdir(parents=True, exist_ok=True)
     return {
         "VERL_USE_EXTERNAL_MODULES": "verl_cpu_plugin",
         "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "VERL_CPU_EXCHANGE": str(exchange),
         "VERL_CPU_GRADIENTS": str(gradients) if gradients else "",
         "OMP_NUM_THREADS": "1",
     }

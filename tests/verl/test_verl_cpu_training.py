@@ -67,7 +67,7 @@ class Run:
 
 
 def start(base: Path, gradients: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **plugin_environment(base / "exchange", gradients)}
+    environment = {**os.environ, **plugin_environment(gradients)}
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(HERE.parents[1] / "src"), environment["PYTHONPATH"]]
     )

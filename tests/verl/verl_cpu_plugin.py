@@ -19,7 +19,9 @@ from typing import Any
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry, set_platform
 
-EXCHANGE = Path(os.environ["VERL_CPU_EXCHANGE"])  # folder of weight files
+# one folder an attempt: a file of an earlier run under the same version would be taken for this
+# one's
+EXCHANGE = Path(os.environ["COLLAPSE_LAWS_VERL_LOG"]).parent / "exchange"
 GRADIENTS = os.environ.get("VERL_CPU_GRADIENTS")  # folder of raw gradients, for the cosine's test
 
 
