@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry, set_platform
 
-# one folder an attempt: a file of an earlier run under the same version would be taken for this
-# one's
-EXCHANGE = Path(os.environ["COLLAPSE_LAWS_VERL_LOG"]).parent / "exchange"
+# One folder an attempt: a file of an earlier run under the same version would be taken for one of
+# this run. (The supervisor imports verl too, without a log; it exchanges nothing.)
+EXCHANGE = Path(os.environ.get("COLLAPSE_LAWS_VERL_LOG", ".")).parent / "exchange"
 GRADIENTS = os.environ.get("VERL_CPU_GRADIENTS")  # folder of raw gradients, for the cosine's test
 
 
