@@ -211,6 +211,13 @@ def test_killed_between_last_update_and_last_checkpoint_makes_those_updates_agai
     assert read_run(folders["out"]).manifest["timings"]["attempts_from_update"] == [0, 12]
 
 
+def test_a_start_that_was_cut_short_before_it_began_is_no_obstacle(
+    cell: Cell, folders: dict[str, Path], plan: Any
+) -> None:
+    (folders["work"] / "attempts" / "000").mkdir(parents=True)
+    assert launch.train(cell, **folders, limits=QUICK) == "horizon"
+
+
 def test_a_lost_checkpoint_is_told(tmp_path: Path) -> None:
     (tmp_path / launch.TRACKER).write_text("3")
     with pytest.raises(UserError, match="lacks its checkpoint global_step_3"):

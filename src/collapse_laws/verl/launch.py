@@ -168,7 +168,8 @@ def _supervise(cell: Cell, folders: Folders, files: RunData, limits: Limits) -> 
     if reason:
         return reason
     attempt = folders.attempts / f"{len(attempts):03d}"
-    attempt.mkdir(parents=True)
+    # there already where a start was cut short before it wrote start.json
+    attempt.mkdir(parents=True, exist_ok=True)
     resume = folders.states / f"global_step_{version}" if version else None
     paths = Paths(
         folders.model, files.train, files.validation, files.reward, folders.states, attempt
