@@ -1,7 +1,8 @@
-"""The real verl trainer on the CPU through the product's own overrides, hooks, launcher and adapter; killed once and resumed.
+"""The real verl trainer on the CPU through the product's own overrides, hooks, launcher and
+adapter; killed once and resumed.
 
-FullyAsyncTrainer, Rollouter, message queue, FSDP2 over two gloo ranks with a reference policy, reward loop, validation and
-checkpoints, on a tiny Llama. About two minutes for the two attempts.
+FullyAsyncTrainer, Rollouter, message queue, FSDP2 over two gloo ranks with a reference policy,
+reward loop, validation and checkpoints, on a tiny Llama. About two minutes for the two attempts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ from cpu_verl_study import cpu_cell
 from collapse_laws.verl import launch
 base = Path(sys.argv[2])
 folders = {key: base / key for key in ("work", "checkpoints", "out", "data")}
-launch.train(cpu_cell(), model_dir=base / "model", limits=launch.Limits(stall_seconds=280), **folders)
+limits = launch.Limits(stall_seconds=280)
+launch.train(cpu_cell(), model_dir=base / "model", limits=limits, **folders)
 """
 
 
@@ -55,7 +57,9 @@ class Run:
         self.base, self.killed_after = base, killed_after
         self.record: RunRecord = read_run(base / "out")
         files = sorted((base / "out" / "attempts").glob("[0-9][0-9][0-9].jsonl"))
-        self.attempts = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+        self.attempts = [
+            [json.loads(line) for line in file.read_text().splitlines()] for file in files
+        ]
         self.starts = self.record.manifest["timings"]["attempts_from_update"]
 
     def updates(self, attempt: int) -> list[dict[str, Any]]:
@@ -63,10 +67,17 @@ class Run:
 
 
 def start(base: Path, gradients: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **plugin_environment(base / "exchange", gradients)}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[1] / "src"), environment["PYTHONPATH"]])
+    environment = {**os.environ, **plugin_environment(gradients)}
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(HERE.parents[1] / "src"), environment["PYTHONPATH"]]
+    )
     with open(base / "supervisor.log", "ab") as log:
-        return subprocess.Popen([sys.executable, "-c", PROGRAM, str(HERE), str(base)], env=environment, stdout=log, stderr=log)
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(HERE), str(base)],
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
 
 
 def log_end(base: Path) -> str:
@@ -85,13 +96,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     first = base / "work" / "attempts" / "000"
     supervisor = start(base, base / "gradients-0")
     deadline = time.monotonic() + 280
-    while not (first / "updates.jsonl").exists() or '"t":9' not in (first / "updates.jsonl").read_text():
+    while (
+        not (first / "updates.jsonl").exists()
+        or '"t":9' not in (first / "updates.jsonl").read_text()
+    ):
         if supervisor.poll() is not None or time.monotonic() > deadline:
             supervisor.kill()
             launch.end_processes(base / "work")
             pytest.fail(log_end(base))
         time.sleep(0.1)
-    supervisor.send_signal(signal.SIGKILL)  # the supervisor and, as on a node that fails, everything with it
+    supervisor.send_signal(
+        signal.SIGKILL
+    )  # the supervisor and, as on a node that fails, everything with it
     supervisor.wait()
     launch.end_processes(base / "work")
     last = (first / "updates.jsonl").read_text().splitlines()[-1]
@@ -136,13 +152,19 @@ def test_at_each_cycle_start_the_ratio_is_one_and_the_clip_holds_nothing(run: Ru
 def test_the_cosine_equals_the_one_of_saved_gradients_and_its_norm_verls(run: Run) -> None:
     compared = 0
     for attempt in range(2):
-        gradients = [torch.load(path) for path in sorted((run.base / f"gradients-{attempt}").glob("*.pt"))]
+        gradients = [
+            torch.load(path) for path in sorted((run.base / f"gradients-{attempt}").glob("*.pt"))
+        ]
         lines = run.updates(attempt)
         assert len(gradients) >= len(lines)
         for i, line in enumerate(lines):
             metrics = line["metrics"]
-            assert metrics["actor/grad_norm_probe"] == pytest.approx(float(gradients[i].norm()), rel=1e-6)
-            assert metrics["actor/grad_norm_probe"] == pytest.approx(metrics["actor/grad_norm"], rel=1e-5)
+            assert metrics["actor/grad_norm_probe"] == pytest.approx(
+                float(gradients[i].norm()), rel=1e-6
+            )
+            assert metrics["actor/grad_norm_probe"] == pytest.approx(
+                metrics["actor/grad_norm"], rel=1e-5
+            )
             if i == 0:
                 assert "actor/grad_cos" not in metrics, "no gradient before it in this process"
                 continue
@@ -177,7 +199,10 @@ def test_prompts_come_in_the_seeds_order_as_if_nothing_had_happened(run: Run) ->
     from torchdata.stateful_dataloader.sampler import RandomSampler
 
     sampler = RandomSampler(range(TRAINING_PROMPTS), generator=torch.Generator().manual_seed(11))
-    texts = [row["prompt"][0]["content"] for row in pq.read_table(run.base / "data" / "chains.parquet").to_pylist()]
+    texts = [
+        row["prompt"][0]["content"]
+        for row in pq.read_table(run.base / "data" / "chains.parquet").to_pylist()
+    ]
     marks = [mark(character_tokenizer()(text)["input_ids"]) for text in texts]
     order = [marks[index] for _ in range(2) for index in sampler]
     rows = {line["t"]: line["prompts"] for line in run.updates(0) if line["t"] < run.starts[1]}
@@ -203,7 +228,8 @@ def test_nothing_of_the_run_is_left_running_or_in_work(run: Run) -> None:
 
 
 def test_verls_own_log_has_lost_what_the_adapter_says(run: Run, tmp_path: Path) -> None:
-    """The attempt's plain log against the hooks' lines: averaged over a cycle and shifted by one update."""
+    """The attempt's plain log against the hooks' lines: averaged over a cycle and shifted by one
+    update."""
     record, lost = plain_log(run.base / "out" / "attempts" / "001.verl.jsonl")
     assert record.sync_interval == S
     assert len(lost) == 5

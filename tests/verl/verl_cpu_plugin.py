@@ -1,7 +1,9 @@
-"""What verl lacks for a machine without GPUs, for tests only: loaded in its processes before the product's own hooks.
+"""What verl lacks for a machine without GPUs, for tests only: loaded in its processes before the
+product's own hooks.
 
-Six registries of verl are filled: a platform, the training engine and the process-group back end for the CPU, a weight exchange
-over files, and a rollout server that samples with Transformers. Ray's GPUs are faked. verl itself is not changed.
+Six registries of verl are filled: a platform, the training engine and the process-group back end
+for the CPU, a weight exchange over files, and a rollout server that samples with Transformers.
+Ray's GPUs are faked. verl itself is not changed.
 """
 
 from __future__ import annotations
@@ -17,15 +19,30 @@ from typing import Any
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry, set_platform
 
-EXCHANGE = Path(os.environ["VERL_CPU_EXCHANGE"])  # folder of weight files
+# One folder an attempt: a file of an earlier run under the same version would be taken for one of
+# this run. (The supervisor imports verl too, without a log; it exchanges nothing.)
+EXCHANGE = Path(os.environ.get("COLLAPSE_LAWS_VERL_LOG", ".")).parent / "exchange"
 GRADIENTS = os.environ.get("VERL_CPU_GRADIENTS")  # folder of raw gradients, for the cosine's test
 
 
 def _device_module() -> types.SimpleNamespace:
     module = types.SimpleNamespace()
-    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
+    for name in (
+        "memory_allocated",
+        "memory_reserved",
+        "max_memory_allocated",
+        "max_memory_reserved",
+    ):
         setattr(module, name, lambda *a, **k: 0)
-    for name in ("empty_cache", "set_device", "synchronize", "reset_peak_memory_stats", "ipc_collect", "manual_seed", "manual_seed_all"):
+    for name in (
+        "empty_cache",
+        "set_device",
+        "synchronize",
+        "reset_peak_memory_stats",
+        "ipc_collect",
+        "manual_seed",
+        "manual_seed_all",
+    ):
         setattr(module, name, lambda *a, **k: None)
     module.mem_get_info = lambda *a, **k: (1 << 34, 1 << 34)
     module.is_available = lambda: False
@@ -105,8 +122,8 @@ import verl.utils.distributed as verl_distributed  # noqa: E402  (after the plat
 import verl.utils.fsdp_utils as fsdp_utils  # noqa: E402
 
 _initialize_group = verl_distributed.initialize_global_process_group_ray
-verl_distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: _initialize_group(
-    timeout_second=timeout_second, backend="cpu:gloo"
+verl_distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: (
+    _initialize_group(timeout_second=timeout_second, backend="cpu:gloo")
 )
 
 _save_to_cpu = fsdp_utils.fsdp2_sharded_save_to_cpu
@@ -126,10 +143,14 @@ from verl.workers.engine.base import EngineRegistry  # noqa: E402
 from verl.workers.engine.fsdp import transformer_impl  # noqa: E402
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead  # noqa: E402
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY, BaseRollout  # noqa: E402
-from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput  # noqa: E402
+from verl.workers.rollout.replica import (  # noqa: E402
+    RolloutReplica,
+    RolloutReplicaRegistry,
+    TokenOutput,
+)
 
-
-# the reference policy is offloaded to pinned host memory, which a machine without an accelerator cannot pin
+# the reference policy is offloaded to pinned host memory, which a machine without an accelerator
+# cannot pin
 transformer_impl.CPUOffloadPolicy = lambda pin_memory=True: CPUOffloadPolicy(pin_memory=False)
 
 
@@ -143,7 +164,11 @@ if GRADIENTS:
 
     def _saving_step(self: Any) -> float:
         # called below the product's probe, so before clipping as well
-        full = [p.grad.full_tensor().flatten().double() for p in self.module.parameters() if p.grad is not None]
+        full = [
+            p.grad.full_tensor().flatten().double()
+            for p in self.module.parameters()
+            if p.grad is not None
+        ]
         if torch.distributed.get_rank() == 0:
             count = len(list(Path(GRADIENTS).glob("*.pt")))
             torch.save(torch.cat(full), Path(GRADIENTS) / f"{count:05d}.pt")
@@ -164,7 +189,9 @@ class FileCheckpointEngine(CheckpointEngine):
         return {}
 
     @classmethod
-    def build_topology(cls, actors: int, rollouts: int, metadata: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def build_topology(
+        cls, actors: int, rollouts: int, metadata: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"x": list(range(actors))}, {"x": list(range(rollouts))}
 
     def init_process_group(self, x: Any = None, **_: Any) -> None: ...
@@ -179,7 +206,9 @@ class FileCheckpointEngine(CheckpointEngine):
             os.replace(path.with_suffix(".tmp"), path)
         return {}
 
-    async def receive_weights(self, global_steps: int | None = None) -> AsyncIterator[tuple[str, torch.Tensor]]:
+    async def receive_weights(
+        self, global_steps: int | None = None
+    ) -> AsyncIterator[tuple[str, torch.Tensor]]:
         path = EXCHANGE / f"{global_steps}.pt"
         while not path.exists():
             await asyncio.sleep(0.05)
@@ -188,14 +217,17 @@ class FileCheckpointEngine(CheckpointEngine):
 
 
 class Sampler:
-    """A rollout server: samples from a Transformers model, one request at a time, and says which version it used."""
+    """A rollout server: samples from a Transformers model, one request at a time, and says which
+    version it used."""
 
     def __init__(self, model_config: Any, config: Any, replica_rank: int) -> None:
         from transformers import AutoConfig, AutoModelForCausalLM
 
         torch.set_num_threads(1)
         hf_config = AutoConfig.from_pretrained(model_config.path)
-        self.model = AutoModelForCausalLM.from_config(hf_config).float().eval()  # weights come with the first exchange
+        self.model = (
+            AutoModelForCausalLM.from_config(hf_config).float().eval()
+        )  # weights come with the first exchange
         self.eos, self.config, self.version = hf_config.eos_token_id, config, None
         self.generator = torch.Generator().manual_seed(config.seed + replica_rank)
 
@@ -203,7 +235,9 @@ class Sampler:
         return "sampler"
 
     async def load_weights(self, state: dict[str, Any], version: int) -> None:
-        self.model.load_state_dict({key: torch.from_numpy(value) for key, value in state.items()}, strict=False)
+        self.model.load_state_dict(
+            {key: torch.from_numpy(value) for key, value in state.items()}, strict=False
+        )
         self.version = version
 
     async def set_global_steps(self, version: int) -> None:
@@ -211,29 +245,44 @@ class Sampler:
 
     async def _nothing(self, *args: Any, **kwargs: Any) -> None: ...
 
-    abort_all_requests = resume_generation = clear_kv_cache = release_kv_cache = resume_kv_cache = _nothing
+    abort_all_requests = resume_generation = clear_kv_cache = release_kv_cache = resume_kv_cache = (
+        _nothing
+    )
     wake_up = sleep = start_profile = stop_profile = _nothing
 
     @torch.no_grad()
-    def sample(self, prompt_ids: list[int], temperature: float, limit: int) -> tuple[list[int], list[float]]:
+    def sample(
+        self, prompt_ids: list[int], temperature: float, limit: int
+    ) -> tuple[list[int], list[float]]:
         """Tokens up to the end token and their log-probabilities."""
         tokens, log_probs, past, step = [], [], None, torch.tensor([list(prompt_ids)])
         while len(tokens) < limit and self.eos not in tokens[-1:]:
             output = self.model(step, past_key_values=past, use_cache=True)
             past = output.past_key_values
             log_p = torch.log_softmax(output.logits[0, -1].float() / (temperature or 1.0), -1)
-            token = int(log_p.argmax() if temperature == 0 else torch.multinomial(log_p.exp(), 1, generator=self.generator))
+            token = int(
+                log_p.argmax()
+                if temperature == 0
+                else torch.multinomial(log_p.exp(), 1, generator=self.generator)
+            )
             tokens.append(token)
             log_probs.append(float(log_p[token]))
             step = torch.tensor([[token]])
         return tokens, log_probs
 
-    async def generate(self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **_: Any) -> TokenOutput:
-        version, limit = self.version, sampling_params.get("max_tokens") or self.config.response_length
+    async def generate(
+        self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **_: Any
+    ) -> TokenOutput:
+        version, limit = (
+            self.version,
+            sampling_params.get("max_tokens") or self.config.response_length,
+        )
         tokens, log_probs = self.sample(prompt_ids, sampling_params.get("temperature", 1.0), limit)
         await asyncio.sleep(0)
         extra = {"global_steps": version, "num_cached_tokens": 0}
-        return TokenOutput(token_ids=tokens, log_probs=log_probs, stop_reason="completed", extra_fields=extra)
+        return TokenOutput(
+            token_ids=tokens, log_probs=log_probs, stop_reason="completed", extra_fields=extra
+        )
 
 
 class SamplerReplica(RolloutReplica):
@@ -248,7 +297,9 @@ class SamplerReplica(RolloutReplica):
 class SamplerAdapter(BaseRollout):
     """The rollout worker's side of the exchange."""
 
-    def __init__(self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1, **_: Any) -> None:
+    def __init__(
+        self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1, **_: Any
+    ) -> None:
         super().__init__(config, model_config, device_mesh)
         self.replica_rank = int(os.environ["RANK"]) if replica_rank == -1 else replica_rank
         self.is_leader_rank = True

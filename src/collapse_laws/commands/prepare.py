@@ -12,7 +12,12 @@ from collapse_laws.study import PARAMS, load_study
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params", type=Path, default=PARAMS)
     parser.add_argument("--study", help="default: the active study")
-    parser.add_argument("--local", type=Path, default=Path("data/local"), help="folder of local copies; what is not there comes from the Hub")
+    parser.add_argument(
+        "--local",
+        type=Path,
+        default=Path("data/local"),
+        help="folder of local copies; what is not there comes from the Hub",
+    )
     parser.add_argument("--out", type=Path, help="default: data/<study>, or models/<study>/<model>")
     parser.add_argument("--model", help="fetch this model of the study instead of the data")
 
@@ -20,7 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     study = load_study(args.params, args.study)
     if study.trainer != "verl":
-        raise UserError(f"study {study.name!r} needs no prepared data: its trainer is {study.trainer!r}, not 'verl'.")
+        raise UserError(
+            f"study {study.name!r} needs no prepared data: its trainer is {study.trainer!r}, not "
+            f"'verl'."
+        )
     if args.model is not None:
         from collapse_laws.verl.models import fetch
 
@@ -41,7 +49,11 @@ def _remarks(notes: dict) -> str:
         remarks.append(f"of {notes['source_rows']}")
     remarks += [f"left out row {row['index']}: {row['why']}" for row in notes.get("dropped", [])]
     if notes.get("prompts_with_conflicting_answers"):
-        remarks.append(f"{notes['prompts_with_conflicting_answers']} prompts with more than one answer, kept")
+        remarks.append(
+            f"{notes['prompts_with_conflicting_answers']} prompts with more than one answer, kept"
+        )
     for name, found in notes.get("overlap", {}).items():
-        remarks.append(f"{len(found['in_training'])} of {found['problems']} problems of {name} are in it")
+        remarks.append(
+            f"{len(found['in_training'])} of {found['problems']} problems of {name} are in it"
+        )
     return "".join(f"; {remark}" for remark in remarks)

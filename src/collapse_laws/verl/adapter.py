@@ -1,8 +1,10 @@
-"""From verl's runs to run records: the hooks' lines of all attempts, or a plain verl log with what it has lost.
+"""From verl's runs to run records: the hooks' lines of all attempts, or a plain verl log with what
+it has lost.
 
-A run may take several attempts (preemption). Each starts at a parameter version that was checkpointed; the updates that an attempt made
-after the checkpoint from which the next one started belong to a branch that was given up, and are left out. So every update is there
-once, and each learned from the weights of the one before it.
+A run may take several attempts (preemption). Each starts at a parameter version that was
+checkpointed; the updates that an attempt made after the checkpoint from which the next one started
+belong to a branch that was given up, and are left out. So every update is there once, and each
+learned from the weights of the one before it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ import pandas as pd
 
 from collapse_laws.errors import UserError
 from collapse_laws.protocol import check_realised_lag
-from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord, check_row, empty_frame
+from collapse_laws.runrecord import (
+    SNAPSHOT_COLUMNS,
+    STEP_COLUMNS,
+    RunRecord,
+    check_row,
+    empty_frame,
+)
 from collapse_laws.verl.hooks import parse_lines
 
 LINES, VERL_LOG, START = "updates.jsonl", "verl.jsonl", "start.json"  # files of an attempt
@@ -72,11 +80,14 @@ class Branch:
 
     def snapshot_rewards(self, sync_interval: int) -> list[float]:
         """Mean reward of the rollouts of each snapshot whose cycle is complete."""
-        return [float(np.mean(_joined(cycle, "group_rewards"))) for cycle in self.cycles(sync_interval)]
+        return [
+            float(np.mean(_joined(cycle, "group_rewards"))) for cycle in self.cycles(sync_interval)
+        ]
 
 
 def surviving_branch(attempts: Sequence[Attempt], sync_interval: int) -> Branch:
-    """Every update once; UserError where lines are missing before a checkpoint from which an attempt went on."""
+    """Every update once; UserError where lines are missing before a checkpoint from which an
+    attempt went on."""
     kept: dict[int, dict[str, Any]] = {}
     validations: dict[int, dict[str, float]] = {}
     for number, attempt in enumerate(attempts):
@@ -90,7 +101,8 @@ def surviving_branch(attempts: Sequence[Attempt], sync_interval: int) -> Branch:
     gaps = [t for t, line in enumerate(updates) if line["t"] != t]
     if gaps:
         raise UserError(
-            f"the lines of update {gaps[0]} are missing, although update {updates[gaps[0]]['t']} is there: the folder of this run is "
+            f"the lines of update {gaps[0]} are missing, although update {updates[gaps[0]]['t']} "
+            f"is there: the folder of this run is "
             "damaged; remove it and train the cell again."
         )
     return Branch(updates, validations)
@@ -103,7 +115,9 @@ def _joined(lines: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
 def step_rows(branch: Branch, sync_interval: int) -> list[dict[str, Any]]:
     """Rows of steps.jsonl; LagError where a behaviour version is not floor(t/S)."""
     check_realised_lag(
-        [line["t"] for line in branch.updates], [line["behaviour"][0] for line in branch.updates], sync_interval
+        [line["t"] for line in branch.updates],
+        [line["behaviour"][0] for line in branch.updates],
+        sync_interval,
     )
     rows = []
     for line in branch.updates:
@@ -130,23 +144,33 @@ def snapshot_rows(
 ) -> list[dict[str, Any]]:
     """Rows of snapshots.jsonl, one for each snapshot whose rollouts were all learned from.
 
-    The standard error is over prompts. The entropy is the mean over the cycle's batches weighted by tokens. `validation_sizes`:
-    problems of each validation set, by verl's data source.
+    The standard error is over prompts. The entropy is the mean over the cycle's batches weighted by
+    tokens. `validation_sizes`: problems of each validation set, by verl's data source.
     """
     rows = []
     for snapshot, cycle in enumerate(branch.cycles(sync_interval)):
         groups = _joined(cycle, "group_rewards")
-        samples, tokens = int(_joined(cycle, "group_sizes").sum()), sum(line["tokens"] for line in cycle)
+        samples, tokens = (
+            int(_joined(cycle, "group_sizes").sum()),
+            sum(line["tokens"] for line in cycle),
+        )
         entropies = [line["entropy"] for line in cycle]
-        before = branch.updates[snapshot * sync_interval - 1]["metrics"] if snapshot else {"actor/displacement_rms": 0.0}
+        before = (
+            branch.updates[snapshot * sync_interval - 1]["metrics"]
+            if snapshot
+            else {"actor/displacement_rms": 0.0}
+        )
         score, problems = validation_reward(branch.validations.get(snapshot, {}), validation_sizes)
         row = {
             "M": snapshot,
             "t": snapshot * sync_interval,
             "reward_mean": float(groups.mean()),
-            "reward_se": float(groups.std(ddof=1) / np.sqrt(len(groups))) if len(groups) > 1 else None,
+            "reward_se": float(groups.std(ddof=1) / np.sqrt(len(groups)))
+            if len(groups) > 1
+            else None,
             "n": samples,
-            "degenerate_group_fraction": sum(line["degenerate_groups"] for line in cycle) / len(groups),
+            "degenerate_group_fraction": sum(line["degenerate_groups"] for line in cycle)
+            / len(groups),
             "truncated_fraction": sum(line["truncated"] for line in cycle) / samples,
             "response_length": tokens / samples,
             "entropy": None
@@ -163,10 +187,13 @@ def snapshot_rows(
 def validation_reward(
     metrics: Mapping[str, float], sizes: Mapping[str, int]
 ) -> tuple[float | None, int | None]:
-    """Mean accuracy over all validation problems, and their number; (None, None) where a set was not scored."""
+    """Mean accuracy over all validation problems, and their number; (None, None) where a set was
+    not scored."""
     scores = {}
     for key, value in metrics.items():
-        parts = key.split("/")  # val-core/<data source>/<variable>/mean@1, and data sources have slashes too
+        parts = key.split(
+            "/"
+        )  # val-core/<data source>/<variable>/mean@1, and data sources have slashes too
         if parts[-1] == "mean@1" and parts[-2] in ("acc", "reward"):
             source = "/".join(parts[1:-2])
             if parts[-2] == "acc" or source not in scores:
@@ -178,19 +205,25 @@ def validation_reward(
 
 
 LOST_WITHOUT_HOOKS = (
-    "one averaged record a synchronisation instead of one an update: no per-update rows, no lag and no clip fraction by lag",
-    "record v averages the last update of the cycle before with the first S-1 of its own, so a snapshot's reward is a mixture",
+    "one averaged record a synchronisation instead of one an update: no per-update rows, no lag "
+    "and no clip fraction by lag",
+    "record v averages the last update of the cycle before with the first S-1 of its own, so a "
+    "snapshot's reward is a mixture",
     "the run's last update is in no record",
     "no gradient cosine, no displacement, no standard error over prompts",
     "the file is overwritten when a run resumes",
 )
 
 
-def plain_log(path: Path | str, sync_interval: int | None = None) -> tuple[RunRecord, tuple[str, ...]]:
-    """A verl fully-async file log without hooks as a record of snapshots alone, and what it lacks, a sentence each.
+def plain_log(
+    path: Path | str, sync_interval: int | None = None
+) -> tuple[RunRecord, tuple[str, ...]]:
+    """A verl fully-async file log without hooks as a record of snapshots alone, and what it lacks,
+    a sentence each.
 
-    The three records that share a `step` (rollouter, validation, training aggregate) are merged. S is read off
-    `training/global_step` where it is not given: that number grows by S from record to record. UserError for a file of another kind.
+    The three records that share a `step` (rollouter, validation, training aggregate) are merged. S
+    is read off `training/global_step` where it is not given: that number grows by S from record to
+    record. UserError for a file of another kind.
     """
     merged: dict[int, dict[str, float]] = {}
     for number, text in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
@@ -198,17 +231,27 @@ def plain_log(path: Path | str, sync_interval: int | None = None) -> tuple[RunRe
             record = json.loads(text)
             merged.setdefault(int(record["step"]), {}).update(record["data"])
         except (ValueError, KeyError, TypeError):
-            raise UserError(f"{path}, line {number}, is not a record of verl's file logger.") from None
+            raise UserError(
+                f"{path}, line {number}, is not a record of verl's file logger."
+            ) from None
     cycles = {v: data for v, data in sorted(merged.items()) if "training/global_step" in data}
     if not cycles or not any("critic/score/mean" in data for data in cycles.values()):
         raise UserError(f"{path} has no training record of verl's fully-async trainer.")
     steps = [data["training/global_step"] for data in cycles.values()]
     if sync_interval is None:
         versions = list(cycles)
-        sync_interval = round((steps[-1] - steps[0]) / (versions[-1] - versions[0])) if len(steps) > 1 else int(steps[0]) + 1
+        sync_interval = (
+            round((steps[-1] - steps[0]) / (versions[-1] - versions[0]))
+            if len(steps) > 1
+            else int(steps[0]) + 1
+        )
     rows = []
     for version, data in cycles.items():
-        validation = [v for k, v in merged.get(version - 1, {}).items() if k.startswith("val-core/") and k.endswith("mean@1")]
+        validation = [
+            v
+            for k, v in merged.get(version - 1, {}).items()
+            if k.startswith("val-core/") and k.endswith("mean@1")
+        ]
         row = {
             "M": version - 1,
             "t": (version - 1) * sync_interval,
@@ -219,7 +262,9 @@ def plain_log(path: Path | str, sync_interval: int | None = None) -> tuple[RunRe
             "validation_reward": validation[0] if len(validation) == 1 else None,
         }
         rows.append(check_row(row, SNAPSHOT_COLUMNS))
-    frame = pd.DataFrame(rows, columns=list(SNAPSHOT_COLUMNS)).astype(empty_frame(SNAPSHOT_COLUMNS).dtypes)
+    frame = pd.DataFrame(rows, columns=list(SNAPSHOT_COLUMNS)).astype(
+        empty_frame(SNAPSHOT_COLUMNS).dtypes
+    )
     lr = next((data["actor/lr"] for data in cycles.values() if "actor/lr" in data), None)
     manifest = {"trainer": "verl", "sync_interval": sync_interval, "lr": lr}
     return RunRecord(empty_frame(STEP_COLUMNS), frame, manifest, Path(path)), LOST_WITHOUT_HOOKS

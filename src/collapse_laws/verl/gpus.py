@@ -1,4 +1,5 @@
-"""How many GPUs a run needs and how many there are, told before anything is downloaded or started."""
+"""How many GPUs a run needs and how many there are, told before anything is downloaded or
+started."""
 
 from __future__ import annotations
 
@@ -22,16 +23,25 @@ def names() -> list[str]:
     if shutil.which("nvidia-smi") is None:
         return []
     listed = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=False
+        ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    return [line.strip() for line in listed.stdout.splitlines() if line.strip()] if listed.returncode == 0 else []
+    return (
+        [line.strip() for line in listed.stdout.splitlines() if line.strip()]
+        if listed.returncode == 0
+        else []
+    )
 
 
 def available() -> int:
     """GPUs that this process may use: what the scheduler made visible, else all of the machine."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return len([part for part in visible.split(",") if part.strip() not in ("", "-1", "NoDevFiles")])
+        return len(
+            [part for part in visible.split(",") if part.strip() not in ("", "-1", "NoDevFiles")]
+        )
     return len(names())
 
 
@@ -55,8 +65,10 @@ def require(cell: Cell) -> None:
     if here < need:
         system = cell.settings["system"]
         raise UserError(
-            f"study {cell.study!r} needs {need} GPUs a run ({system['training_gpus']} training, {system['rollout_gpus']} rollout), and "
-            f"there {'is' if here == 1 else 'are'} {here or 'none'} here; run it with `--profile slurm`, or take the study 'proxy'."
+            f"study {cell.study!r} needs {need} GPUs a run ({system['training_gpus']} training, "
+            f"{system['rollout_gpus']} rollout), and "
+            f"there {'is' if here == 1 else 'are'} {here or 'none'} here; run it with `--profile "
+            f"slurm`, or take the study 'proxy'."
         )
 
 
@@ -66,12 +78,15 @@ def require_request(cell: Cell) -> str:
     if granted is None:
         return "no Slurm job here, so no request to check"
     if granted < need:
-        raise UserError(f"cell {cell.name} needs {need} GPUs, and this Slurm job was granted {granted}.")
+        raise UserError(
+            f"cell {cell.name} needs {need} GPUs, and this Slurm job was granted {granted}."
+        )
     return f"{granted} GPUs granted by Slurm"
 
 
 def marked_processes(variable: str, value: str) -> list[int]:
-    """Processes of this machine whose environment was started with `variable=value`, without this one."""
+    """Processes of this machine whose environment was started with `variable=value`, without this
+    one."""
     wanted = f"{variable}={value}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*"):
