@@ -43,9 +43,7 @@ def studies(args: argparse.Namespace) -> tuple[Study, Study]:
     """The same cells as a local study and as a verl study."""
     proxy = load_params(ROOT / "params.yaml")["studies"]["proxy"]
     if args.arm not in proxy["arms"] or proxy["arms"][args.arm]["ratio"] != "behaviour":
-        raise UserError(
-            f"--arm {args.arm!r} is not allowed; allowed: the proxy's arms with ratio: behaviour."
-        )
+        raise UserError(f"--arm {args.arm!r} is not allowed; allowed: the proxy's arms with ratio: behaviour.")
     block = {
         "extent": "core",
         "arm": args.arm,
@@ -59,9 +57,7 @@ def studies(args: argparse.Namespace) -> tuple[Study, Study]:
         "horizon_updates": args.updates,
         "prompts_per_step": args.prompts_per_step,
     }
-    arm = {
-        key: value for key, value in proxy["arms"][args.arm].items() if key != "horizon_lr_budget"
-    }
+    arm = {key: value for key, value in proxy["arms"][args.arm].items() if key != "horizon_lr_budget"}
     task = {key: value for key, value in settings["task"].items() if key != "name"}
     model = proxy["models"]["tiny"]
     tokens = {
@@ -70,9 +66,7 @@ def studies(args: argparse.Namespace) -> tuple[Study, Study]:
     }
     verl_model = {**model, **tokens, "dataset": "chains", "validation": ["heldout"]}
     # verl's update with its micro-batches is the same; one micro-batch a rank is the fastest
-    for_verl = verl_settings(
-        settings, micro_batch=args.prompts_per_step * settings["group_size"], training_ranks=1
-    )
+    for_verl = verl_settings(settings, micro_batch=args.prompts_per_step * settings["group_size"], training_ranks=1)
 
     def study(trainer: str, own: dict[str, Any], models: dict[str, Any]) -> Study:
         body = {
@@ -93,9 +87,7 @@ def compare(local: RunRecord, verl: RunRecord, reference: float | None) -> dict[
     best."""
     outcomes = [collapse.classify_run(record, reference) for record in (local, verl)]
     batches = min(len(local.snapshots), len(verl.snapshots))
-    rewards = np.array(
-        [record.snapshots["reward_mean"][:batches] for record in (local, verl)]
-    )  # [2, batches]
+    rewards = np.array([record.snapshots["reward_mean"][:batches] for record in (local, verl)])  # [2, batches]
     errors = np.array([record.snapshots["reward_se"][:batches] for record in (local, verl)])
     fallen = (rewards < 0.5 * np.maximum.accumulate(rewards, axis=1)).any(axis=0)
     kept = int(np.argmax(fallen)) if fallen.any() else batches
@@ -119,9 +111,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--arm", default="lowerclipoff")
     parser.add_argument("--sync-interval", type=int, default=8)
-    parser.add_argument(
-        "--lr", nargs="+", default=["4e-3", "4e-4"], help="one that collapses and one that does not"
-    )
+    parser.add_argument("--lr", nargs="+", default=["4e-3", "4e-4"], help="one that collapses and one that does not")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--updates", type=int, default=96)
     parser.add_argument("--prompts-per-step", type=int, default=32)

@@ -73,11 +73,7 @@ def evaluate(
     }
     digest = settings_digest(json.loads(json.dumps(asked)))
     known = read_result(out) if out.exists() and out.with_suffix(".parquet").exists() else None
-    if (
-        known is not None
-        and known.get("request_digest") == digest
-        and _labels(known) == subject.labels
-    ):
+    if known is not None and known.get("request_digest") == digest and _labels(known) == subject.labels:
         return known
     parts = work / digest  # a changed request never meets another's parts
     table, backend = _rows(subject, request, problems, tokenizer, parts, requests_per_part)
@@ -161,11 +157,7 @@ def _rows(
         requests_per_part,
     )
     tables, backend = [], ""
-    second = (
-        VerifyPool(cpu_seconds=request.verify_cpu_seconds)
-        if request.verify
-        else contextlib.nullcontext()
-    )
+    second = VerifyPool(cpu_seconds=request.verify_cpu_seconds) if request.verify else contextlib.nullcontext()
     with second as pool:
         for part in generation.generate(request.backend, job, parts):
             scored = part.path.with_suffix(".parquet")
@@ -206,8 +198,7 @@ def _score(
     if asked[0].answer_tokens is not None:
         table["extracted"] = texts
         table[EXACT] = [
-            float(c.finished and c.tokens == p.answer_tokens)
-            for c, p in zip(completions, asked, strict=True)
+            float(c.finished and c.tokens == p.answer_tokens) for c, p in zip(completions, asked, strict=True)
         ]
         return table
     verdicts = checkers.check(asked, texts, pool)

@@ -72,10 +72,7 @@ def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> 
     section = study.evaluation
     if benchmark not in section.get("benchmarks", {}):
         known = ", ".join(section.get("benchmarks", {})) or "none"
-        raise UserError(
-            f"params.yaml, studies.{study.name}.evaluation: no benchmark {benchmark!r}; it has: "
-            f"{known}."
-        )
+        raise UserError(f"params.yaml, studies.{study.name}.evaluation: no benchmark {benchmark!r}; it has: {known}.")
     body = section["benchmarks"][benchmark]
     decoding = Decoding(
         samples=body["samples"],
@@ -108,9 +105,7 @@ def subject_of(study: Study, cell: Cell, snapshot: str, checkpoints: Path, model
     if not (path / "config.json").exists():
         there = [p.parent.name for p in checkpoints.glob("*/config.json")]
         names = ", ".join(sorted(there, key=lambda n: (not n.isdigit(), n.zfill(9)))) or "none"
-        raise UserError(
-            f"{path} is no checkpoint in Hugging Face format; {checkpoints} has: {names}."
-        )
+        raise UserError(f"{path} is no checkpoint in Hugging Face format; {checkpoints} has: {names}.")
     labels = {
         "study": study.name,
         "scale": cell.scale,
@@ -150,9 +145,7 @@ def held_out_problems(request: Request, tokenizer: Any) -> list[Problem]:
     from collapse_laws.tasks.arithmetic import EOS_ID, PAD_ID, ChainArithmetic
 
     task = make_task(request.task or {}, tokenizer)
-    drawn = task.problems(
-        request.problems or 1000, generator("validation", request.seed, HELD_OUT_STREAM)
-    )
+    drawn = task.problems(request.problems or 1000, generator("validation", request.seed, HELD_OUT_STREAM))
     problems = []
     for i, (padded, length) in enumerate(zip(drawn.prompt, drawn.prompt_length, strict=True)):
         prompt = tuple(padded[: int(length)].tolist())
@@ -183,9 +176,7 @@ def prompt_tokens(problem: Problem, tokenizer: Any, prompt: Mapping[str, Any]) -
     if prompt["style"] == "plain":
         return tuple(tokenizer(text)["input_ids"])
     if not tokenizer.chat_template:
-        raise UserError(
-            "the checkpoint's tokenizer has no chat template; set evaluation.prompt.style: plain."
-        )
+        raise UserError("the checkpoint's tokenizer has no chat template; set evaluation.prompt.style: plain.")
     messages = [{"role": "user", "content": text}]
     if prompt.get("system"):
         messages.insert(0, {"role": "system", "content": prompt["system"]})
@@ -222,16 +213,9 @@ def end_tokens(checkpoint: Path, tokenizer: Any) -> tuple[int, ...]:
         found += named if isinstance(named, list) else [named]
     ends = tuple(dict.fromkeys(token for token in found if token is not None))
     if not ends:
-        raise UserError(
-            f"{checkpoint} names no end token, neither in its tokenizer nor in "
-            f"generation_config.json."
-        )
+        raise UserError(f"{checkpoint} names no end token, neither in its tokenizer nor in generation_config.json.")
     return ends
 
 
 def title_of(request: Request) -> str:
-    return (
-        "held-out set"
-        if request.benchmark == HELD_OUT
-        else benchmarks.benchmark(request.benchmark).title
-    )
+    return "held-out set" if request.benchmark == HELD_OUT else benchmarks.benchmark(request.benchmark).title

@@ -45,9 +45,7 @@ def summarise(table: pd.DataFrame, problems: Sequence[Problem], samples: int) ->
         "score": names[0],
         "confidence": scores.CONFIDENCE,
         "scores": scores.scores_json({name: scores.score(right[name]) for name in names}),
-        "pass_at_k": {
-            name: {str(k): v for k, v in scores.pass_at_k(right[name]).items()} for name in names
-        },
+        "pass_at_k": {name: {str(k): v for k, v in scores.pass_at_k(right[name]).items()} for name in names},
         "by_subject": scores.scores_json(scores.by_group(first, [p.subject for p in problems])),
         "by_level": scores.scores_json(scores.by_group(first, [p.level for p in problems])),
         "truncated_fraction": float(1 - table["finished"].mean()),
@@ -57,9 +55,7 @@ def summarise(table: pd.DataFrame, problems: Sequence[Problem], samples: int) ->
     if MATH_VERIFY in table:
         odd = table[table["math_verify_status"] != "ok"]
         columns = ["problem", "sample", "math_verify_status"]
-        summary["math_verify_not_ok"] = (
-            odd[columns].rename(columns={"math_verify_status": "status"}).to_dict("records")
-        )
+        summary["math_verify_not_ok"] = odd[columns].rename(columns={"math_verify_status": "status"}).to_dict("records")
     flagged = np.array([p.flag is not None for p in problems])
     if flagged.any() and not flagged.all():
         summary["flagged"] = {
@@ -95,9 +91,7 @@ def collect(evals: Path, runs: Path) -> pd.DataFrame:
         for name, value in result["scores"].items():
             rows.append({**common, "score": name, "primary": name == result["score"], **value})
     if not rows:
-        raise UserError(
-            f"{evals} holds no evaluation; `collapse-laws evaluate --cell ...` makes them."
-        )
+        raise UserError(f"{evals} holds no evaluation; `collapse-laws evaluate --cell ...` makes them.")
     table = pd.DataFrame(rows, columns=COLUMNS).astype({"t": "Int64"})
     order = [
         "arm",

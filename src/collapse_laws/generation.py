@@ -49,13 +49,10 @@ class Decoding:
         """UserError for what cannot be meant, or what the backend cannot do."""
         if self.temperature == 0 and self.samples > 1:
             raise UserError(
-                f"temperature 0 gives {self.samples} equal samples; samples must be 1, or the "
-                f"temperature above 0."
+                f"temperature 0 gives {self.samples} equal samples; samples must be 1, or the temperature above 0."
             )
         if backend == "local" and self.temperature > 0 and self.top_p != 1.0:
-            raise UserError(
-                f"the local sampler has no top_p ({self.top_p}); set it to 1, or backend: vllm."
-            )
+            raise UserError(f"the local sampler has no top_p ({self.top_p}); set it to 1, or backend: vllm.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +104,9 @@ def plan(
     return [
         Part(
             folder / f"part-{number:05d}.jsonl",
-            tuple(
-                (row, s, request_seed(seed, benchmark, row, s))
-                for row in chosen
-                for s in range(samples)
-            ),
+            tuple((row, s, request_seed(seed, benchmark, row, s)) for row in chosen for s in range(samples)),
         )
-        for number, chosen in enumerate(
-            rows[i : i + per_part] for i in range(0, len(rows), per_part)
-        )
+        for number, chosen in enumerate(rows[i : i + per_part] for i in range(0, len(rows), per_part))
     ]
 
 
@@ -171,10 +162,7 @@ class _LocalSampler:
             padded[i, : len(prompt)] = torch.tensor(prompt)
         uniform = None
         if decoding.temperature > 0:
-            draws = [
-                np.random.default_rng(seed).random(decoding.max_new_tokens)
-                for _, _, seed in part.requests
-            ]
+            draws = [np.random.default_rng(seed).random(decoding.max_new_tokens) for _, _, seed in part.requests]
             uniform = torch.from_numpy(np.stack(draws))
         rollouts = sample(
             self._model,
@@ -191,9 +179,7 @@ class _LocalSampler:
         for i, (problem, number, _) in enumerate(part.requests):
             tokens = rollouts.tokens[i, : int(rollouts.lengths[i])].tolist()
             finished = bool(rollouts.finished[i])
-            lines.append(
-                {"problem": problem, "sample": number, "tokens": tokens, "finished": finished}
-            )
+            lines.append({"problem": problem, "sample": number, "tokens": tokens, "finished": finished})
         lines.append({"torch": torch.__version__})
         part.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = part.path.with_name(f".{part.path.name}.{os.getpid()}")
@@ -215,8 +201,7 @@ def vllm_python() -> str:
     if importlib.util.find_spec("vllm") is not None:
         return sys.executable
     raise UserError(
-        f"vLLM is not installed; run `make env-vllm`, or let {VLLM_PYTHON} name an interpreter "
-        f"that has it."
+        f"vLLM is not installed; run `make env-vllm`, or let {VLLM_PYTHON} name an interpreter that has it."
     )
 
 
@@ -286,7 +271,4 @@ def _run_vllm(job: Job, parts: Sequence[Part]) -> None:
     if code != 0:
         found = re.findall(r"\b\w*(?:Error|Exception): .*", log.read_text(errors="replace"))
         reason = found[-1][:200].rstrip(".") if found else "it names no error"
-        raise UserError(
-            f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in "
-            f"{log}."
-        )
+        raise UserError(f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in {log}.")

@@ -42,9 +42,7 @@ def score(right: np.ndarray, seed: int = 0) -> Score:
     """
     right = np.asarray(right, dtype=float)
     if right.ndim != 2 or right.size == 0:
-        raise ValueError(
-            f"right must be [problems, samples] and not empty; its shape is {right.shape}"
-        )
+        raise ValueError(f"right must be [problems, samples] and not empty; its shape is {right.shape}")
     means = right.mean(axis=1)
     n, mean = len(means), float(means.mean())
     if right.shape[1] == 1 or np.ptp(means) == 0:
@@ -74,9 +72,7 @@ def pass_at_k(right: np.ndarray) -> dict[int, float]:
     n = right.shape[1]
     correct = right.sum(axis=1).astype(int)
     ks = sorted({2**i for i in range(n.bit_length()) if 2**i <= n} | {n})
-    return {
-        k: float(np.mean([1 - math.comb(n - c, k) / math.comb(n, k) for c in correct])) for k in ks
-    }
+    return {k: float(np.mean([1 - math.comb(n - c, k) / math.comb(n, k) for c in correct])) for k in ks}
 
 
 def by_group(right: np.ndarray, groups: Sequence[str | None]) -> dict[str, Score]:

@@ -80,9 +80,7 @@ def test_files_and_scores(checkpoint: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "work").exists()
 
 
-def test_a_sample_depends_neither_on_parts_nor_on_the_number_of_problems(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_a_sample_depends_neither_on_parts_nor_on_the_number_of_problems(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     _evaluate(checkpoint, tmp_path / "a", _request(), size=40)
@@ -144,16 +142,12 @@ def test_greedy_and_wide_heads_agree(checkpoint: Path, tmp_path: Path) -> None:
         ({"top_p": 0.7}, "the local sampler has no top_p"),
     ],
 )
-def test_decoding_that_cannot_be(
-    checkpoint: Path, tmp_path: Path, decoding: dict, message: str
-) -> None:
+def test_decoding_that_cannot_be(checkpoint: Path, tmp_path: Path, decoding: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         _evaluate(checkpoint, tmp_path, _request(**decoding))
 
 
-def test_without_vllm_one_sentence(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_vllm_one_sentence(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(generation.VLLM_PYTHON, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(generation.importlib.util, "find_spec", lambda name: None)

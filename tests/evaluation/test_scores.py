@@ -39,9 +39,7 @@ def test_no_interval_is_a_point() -> None:
 
 
 def test_pass_at_k_is_the_mean_over_all_subsets() -> None:
-    right = np.array(
-        [[1, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1], [0, 1, 0, 0, 0, 0]]
-    )
+    right = np.array([[1, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1], [0, 1, 0, 0, 0, 0]])
     found = scores.pass_at_k(right)
     assert list(found) == [1, 2, 4, 6]
     for k, value in found.items():

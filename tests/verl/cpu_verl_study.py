@@ -18,9 +18,7 @@ from collapse_laws.tasks.arithmetic import EOS_ID, PAD_ID, ChainArithmetic, char
 
 HERE = Path(__file__).resolve().parent
 SOURCE = "chain-arithmetic"
-CHAT_TEMPLATE = (
-    "{% for m in messages %}{{ m['content'] }}{% endfor %}"  # the prompt and nothing else
-)
+CHAT_TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"  # the prompt and nothing else
 
 CPU_OVERRIDES = [
     "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
@@ -37,9 +35,7 @@ CPU_OVERRIDES = [
 ]
 
 
-def verl_settings(
-    settings: dict[str, Any], micro_batch: int, training_ranks: int
-) -> dict[str, Any]:
+def verl_settings(settings: dict[str, Any], micro_batch: int, training_ranks: int) -> dict[str, Any]:
     """Settings of a local study as a verl study on the CPU needs them; micro_batch in sequences a
     rank."""
     micro = [
@@ -75,22 +71,16 @@ def write_model(start: Path, out: Path) -> None:
     tokenizer.save_pretrained(out)
 
 
-def write_data(
-    task: ChainArithmetic, folder: Path, training_prompts: int, validation_prompts: int, seed: int
-) -> None:
+def write_data(task: ChainArithmetic, folder: Path, training_prompts: int, validation_prompts: int, seed: int) -> None:
     """Prompts of the task as verl's parquet files, with the report that the launcher reads."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {}
-    for number, (name, count) in enumerate(
-        (("chains", training_prompts), ("heldout", validation_prompts))
-    ):
+    for number, (name, count) in enumerate((("chains", training_prompts), ("heldout", validation_prompts))):
         problems = task.problems(count, torch.Generator().manual_seed(seed + number))
         rows = []
         for i in range(count):
             prompt = problems.prompt[i, : problems.prompt_length[i]].tolist()
-            answer = [
-                token for token in problems.answer[i].tolist() if token not in (PAD_ID, EOS_ID)
-            ]
+            answer = [token for token in problems.answer[i].tolist() if token not in (PAD_ID, EOS_ID)]
             rows.append(
                 {
                     "data_source": SOURCE,

@@ -17,9 +17,7 @@ from collapse_laws.verl.adapter import Attempt
 from collapse_laws.verl.hooks import batch_summary, check_behaviour, parse_lines, scalars
 
 
-def update(
-    t: int, S: int, rewards: tuple[float, ...] = (0.0, 1.0), **metrics: float
-) -> dict[str, Any]:
+def update(t: int, S: int, rewards: tuple[float, ...] = (0.0, 1.0), **metrics: float) -> dict[str, Any]:
     return {
         "kind": "update",
         "t": t,
@@ -71,18 +69,14 @@ def test_validations_are_kept_once_for_each_version() -> None:
             *[update(t, 4) for t in range(9)],
         ],
     )
-    second = Attempt(
-        1, [validation(1, 0.25), validation(2, 0.3), *[update(t, 4) for t in range(4, 12)]]
-    )
+    second = Attempt(1, [validation(1, 0.25), validation(2, 0.3), *[update(t, 4) for t in range(4, 12)]])
     found = adapter.surviving_branch([first, second], 4).validations
     assert {v: list(m.values())[0] for v, m in found.items()} == {0: 0.1, 1: 0.2, 2: 0.3}
 
 
 def test_a_missing_update_is_told() -> None:
     lines = [update(t, 4) for t in (0, 1, 3)]
-    with pytest.raises(
-        UserError, match="lines of update 2 are missing, although update 3 is there"
-    ):
+    with pytest.raises(UserError, match="lines of update 2 are missing, although update 3 is there"):
         adapter.surviving_branch([Attempt(0, lines)], 4)
 
 
@@ -166,14 +160,10 @@ def test_the_summary_of_a_batch_goes_by_prompt() -> None:
     class Batch:
         batch = {
             "response_mask": torch.tensor([[1, 1, 0], [1, 1, 1], [1, 0, 0], [1, 1, 0]]),
-            "token_level_scores": torch.tensor(
-                [[0.0, 1, 0], [0, 0, 0.0], [1.0, 0, 0], [0, 1.0, 0]]
-            ),
+            "token_level_scores": torch.tensor([[0.0, 1, 0], [0, 0, 0.0], [1.0, 0, 0], [0, 1.0, 0]]),
             "rollout_log_probs": torch.full((4, 3), -0.5),
             "prompts": torch.tensor([[0, 7], [5, 6], [5, 6], [0, 7]]),
-            "attention_mask": torch.tensor(
-                [[0, 1, 1, 1, 0], [1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]
-            ),
+            "attention_mask": torch.tensor([[0, 1, 1, 1, 0], [1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]),
         }
         non_tensor_batch = {
             "uid": np.array(["b", "a", "a", "b"], dtype=object),
@@ -211,9 +201,7 @@ def plain(path: Path, S: int, cycles: int) -> None:
             (v, data),
             (v, {"val-core/math/acc/mean@1": v / 10}),
         ]
-    path.write_text(
-        "".join(json.dumps({"step": step, "data": data}) + "\n" for step, data in records)
-    )
+    path.write_text("".join(json.dumps({"step": step, "data": data}) + "\n" for step, data in records))
 
 
 def test_a_plain_log_becomes_snapshots_and_says_what_is_lost(tmp_path: Path) -> None:

@@ -37,9 +37,7 @@ PATHS = Paths(
 
 @pytest.fixture(scope="module")
 def paper() -> dict[str, Cell]:
-    return {
-        cell.name: cell for cell in load_study(load_params(ROOT / "params.yaml"), "paper").planned
-    }
+    return {cell.name: cell for cell in load_study(load_params(ROOT / "params.yaml"), "paper").planned}
 
 
 @pytest.fixture
@@ -56,9 +54,7 @@ def test_the_paper_study_is_the_papers_grid(paper: dict[str, Cell]) -> None:
     etas = (1e-6, 5e-7, 2e-7, 1e-7)
     main = {(m, s, eta, 42) for m in ("llama1b", "llama3b") for s in (8, 16, 32) for eta in etas}
     repeats = {("llama3b", 32, eta, seed) for eta in etas for seed in (42, 100, 2026)}
-    stable = {
-        ("llama3b", 32, eta, seed) for eta in (8e-8, 7e-8, 6e-8, 5e-8) for seed in (42, 100, 2026)
-    }
+    stable = {("llama3b", 32, eta, seed) for eta in (8e-8, 7e-8, 6e-8, 5e-8) for seed in (42, 100, 2026)}
     qwen = {("qwen8b", 16, eta, 42) for eta in etas}
     assert axes == main | repeats | stable | qwen
     assert len(paper) == 48
@@ -86,10 +82,7 @@ def test_every_cell_composes_and_every_value_arrives_in_verls_dataclasses(
 
     for c in paper.values():
         composed = composition.checked(overrides(c, PATHS))
-        assert (
-            OmegaConf.select(composed, "async_training.trigger_parameter_sync_step")
-            == c.sync_interval
-        )
+        assert OmegaConf.select(composed, "async_training.trigger_parameter_sync_step") == c.sync_interval
         assert OmegaConf.select(composed, "data.seed") == c.seed
         prompts = OmegaConf.select(composed, "rollout.total_rollout_steps")
         assert prompts == c.horizon_updates * c.settings["prompts_per_step"]
@@ -130,9 +123,7 @@ def test_only_s_eta_seed_and_what_follows_from_them_differ_between_cells_of_a_fa
 
 def test_resuming_names_the_checkpoint_and_keeps_the_horizon(cell: Cell) -> None:
     fresh = {o.key: o.value for o in overrides(cell, PATHS)}
-    resumed = {
-        o.key: o.value for o in overrides(cell, PATHS, Path("/work/states/global_step_3"), 3)
-    }
+    resumed = {o.key: o.value for o in overrides(cell, PATHS, Path("/work/states/global_step_3"), 3)}
     assert fresh["trainer.resume_mode"] == "disable"
     assert resumed["trainer.resume_mode"] == "resume_path"
     assert resumed["trainer.resume_from_path"].endswith("global_step_3")
@@ -157,9 +148,7 @@ def test_resuming_names_the_checkpoint_and_keeps_the_horizon(cell: Cell) -> None
         (Override("trainer.total_training_steps", 5, "declared"), "rollout.total_rollout_steps"),
     ],
 )
-def test_an_unknown_or_silently_ignored_key_fails(
-    cell: Cell, override: Override, sentence: str
-) -> None:
+def test_an_unknown_or_silently_ignored_key_fails(cell: Cell, override: Override, sentence: str) -> None:
     wanted = {o.key: o for o in overrides(cell, PATHS)} | {override.key: override}
     with pytest.raises(UserError, match=sentence):
         composition.checked(list(wanted.values()))
@@ -167,9 +156,7 @@ def test_an_unknown_or_silently_ignored_key_fails(
 
 def test_the_engines_strategy_alone_fails(cell: Cell) -> None:
     wanted = [o for o in overrides(cell, PATHS) if o.key != f"{ACTOR}.strategy"]
-    with pytest.raises(
-        UserError, match=r"ignores .*fsdp_config.strategy=fsdp2: .*actor.strategy overwrites it"
-    ):
+    with pytest.raises(UserError, match=r"ignores .*fsdp_config.strategy=fsdp2: .*actor.strategy overwrites it"):
         composition.checked(wanted)
 
 
@@ -195,9 +182,7 @@ def test_a_value_that_a_dataclass_replaces_or_has_no_field_for_fails(cell: Cell)
         ("grad_clip", None),
     ],
 )
-def test_a_setting_that_verl_cannot_express_is_refused_in_a_sentence(
-    cell: Cell, key: str, value: object
-) -> None:
+def test_a_setting_that_verl_cannot_express_is_refused_in_a_sentence(cell: Cell, key: str, value: object) -> None:
     with pytest.raises(UserError, match=f"{key}: .*is not allowed with verl"):
         overrides(with_settings(cell, **{key: value}), PATHS)
 
@@ -207,9 +192,7 @@ def test_float32_reaches_the_engine(cell: Cell) -> None:
 
     composed = composition.checked(overrides(with_settings(cell, dtype="float32"), PATHS))
     for role in ("actor", "ref"):
-        held = OmegaConf.select(
-            composed, f"actor_rollout_ref.{role}.fsdp_config.mixed_precision.param_dtype"
-        )
+        held = OmegaConf.select(composed, f"actor_rollout_ref.{role}.fsdp_config.mixed_precision.param_dtype")
         assert held == "float32"
 
 
@@ -225,18 +208,14 @@ def test_a_study_may_replace_and_add_keys_of_its_own(cell: Cell) -> None:
         f"{ROLLOUT}.gpu_memory_utilization=0.6",
         "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
     ]
-    wanted = overrides(
-        with_settings(cell, system={**cell.settings["system"], "framework_overrides": own}), PATHS
-    )
+    wanted = overrides(with_settings(cell, system={**cell.settings["system"], "framework_overrides": own}), PATHS)
     composed = composition.checked(wanted)
     assert composed.actor_rollout_ref.rollout.gpu_memory_utilization == 0.6
     assert composed.actor_rollout_ref.model.override_config.attn_implementation == "sdpa"
     assert len({o.key for o in wanted}) == len(wanted)
     with pytest.raises(UserError, match="key=value"):
         overrides(
-            with_settings(
-                cell, system={**cell.settings["system"], "framework_overrides": ["nonsense"]}
-            ),
+            with_settings(cell, system={**cell.settings["system"], "framework_overrides": ["nonsense"]}),
             PATHS,
         )
 
@@ -294,9 +273,7 @@ def test_table2_has_the_papers_daggers(cell: Cell) -> None:
 
 def test_a_changed_setting_loses_its_dagger(cell: Cell) -> None:
     changed = with_settings(cell, weight_decay=0.1)
-    row = next(
-        r for r in config.table2(changed, overrides(changed, PATHS)) if r.label == "weight decay"
-    )
+    row = next(r for r in config.table2(changed, overrides(changed, PATHS)) if r.label == "weight decay")
     assert (row.value, row.framework_default, row.dagger, row.mark) == (
         0.1,
         0.01,
@@ -318,9 +295,7 @@ def test_every_setting_has_a_framework_default() -> None:
 
 def test_settings_marked_default_in_params_equal_verls(cell: Cell) -> None:
     """params.yaml's marks are checked against the framework, not believed."""
-    lines = (
-        (ROOT / "params.yaml").read_text(encoding="utf-8").split("\n  paper:", 1)[1].splitlines()
-    )
+    lines = (ROOT / "params.yaml").read_text(encoding="utf-8").split("\n  paper:", 1)[1].splitlines()
     marked = {
         line.split(":")[0].strip()
         for line in lines

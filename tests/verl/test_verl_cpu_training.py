@@ -57,9 +57,7 @@ class Run:
         self.base, self.killed_after = base, killed_after
         self.record: RunRecord = read_run(base / "out")
         files = sorted((base / "out" / "attempts").glob("[0-9][0-9][0-9].jsonl"))
-        self.attempts = [
-            [json.loads(line) for line in file.read_text().splitlines()] for file in files
-        ]
+        self.attempts = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
         self.starts = self.record.manifest["timings"]["attempts_from_update"]
 
     def updates(self, attempt: int) -> list[dict[str, Any]]:
@@ -68,9 +66,7 @@ class Run:
 
 def start(base: Path, gradients: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, **plugin_environment(gradients)}
-    environment["PYTHONPATH"] = os.pathsep.join(
-        [str(HERE.parents[1] / "src"), environment["PYTHONPATH"]]
-    )
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[1] / "src"), environment["PYTHONPATH"]])
     with open(base / "supervisor.log", "ab") as log:
         return subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(HERE), str(base)],
@@ -96,18 +92,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     first = base / "work" / "attempts" / "000"
     supervisor = start(base, base / "gradients-0")
     deadline = time.monotonic() + 280
-    while (
-        not (first / "updates.jsonl").exists()
-        or '"t":9' not in (first / "updates.jsonl").read_text()
-    ):
+    while not (first / "updates.jsonl").exists() or '"t":9' not in (first / "updates.jsonl").read_text():
         if supervisor.poll() is not None or time.monotonic() > deadline:
             supervisor.kill()
             launch.end_processes(base / "work")
             pytest.fail(log_end(base))
         time.sleep(0.1)
-    supervisor.send_signal(
-        signal.SIGKILL
-    )  # the supervisor and, as on a node that fails, everything with it
+    supervisor.send_signal(signal.SIGKILL)  # the supervisor and, as on a node that fails, everything with it
     supervisor.wait()
     launch.end_processes(base / "work")
     last = (first / "updates.jsonl").read_text().splitlines()[-1]
@@ -152,19 +143,13 @@ def test_at_each_cycle_start_the_ratio_is_one_and_the_clip_holds_nothing(run: Ru
 def test_the_cosine_equals_the_one_of_saved_gradients_and_its_norm_verls(run: Run) -> None:
     compared = 0
     for attempt in range(2):
-        gradients = [
-            torch.load(path) for path in sorted((run.base / f"gradients-{attempt}").glob("*.pt"))
-        ]
+        gradients = [torch.load(path) for path in sorted((run.base / f"gradients-{attempt}").glob("*.pt"))]
         lines = run.updates(attempt)
         assert len(gradients) >= len(lines)
         for i, line in enumerate(lines):
             metrics = line["metrics"]
-            assert metrics["actor/grad_norm_probe"] == pytest.approx(
-                float(gradients[i].norm()), rel=1e-6
-            )
-            assert metrics["actor/grad_norm_probe"] == pytest.approx(
-                metrics["actor/grad_norm"], rel=1e-5
-            )
+            assert metrics["actor/grad_norm_probe"] == pytest.approx(float(gradients[i].norm()), rel=1e-6)
+            assert metrics["actor/grad_norm_probe"] == pytest.approx(metrics["actor/grad_norm"], rel=1e-5)
             if i == 0:
                 assert "actor/grad_cos" not in metrics, "no gradient before it in this process"
                 continue
@@ -199,10 +184,7 @@ def test_prompts_come_in_the_seeds_order_as_if_nothing_had_happened(run: Run) ->
     from torchdata.stateful_dataloader.sampler import RandomSampler
 
     sampler = RandomSampler(range(TRAINING_PROMPTS), generator=torch.Generator().manual_seed(11))
-    texts = [
-        row["prompt"][0]["content"]
-        for row in pq.read_table(run.base / "data" / "chains.parquet").to_pylist()
-    ]
+    texts = [row["prompt"][0]["content"] for row in pq.read_table(run.base / "data" / "chains.parquet").to_pylist()]
     marks = [mark(character_tokenizer()(text)["input_ids"]) for text in texts]
     order = [marks[index] for _ in range(2) for index in sampler]
     rows = {line["t"]: line["prompts"] for line in run.updates(0) if line["t"] < run.starts[1]}

@@ -87,12 +87,8 @@ def test_reward_equals_verls_own_verdict_on_math(prepared: Path, bench: Path) ->
         for i in range(0, len(kept), 5):
             text = f"Thinking. \\boxed{{0}} no, \\boxed{{{answers[(i + shift) % len(answers)]}}}"
             row = kept[i]
-            ours = compute_score(
-                row["data_source"], text, row["reward_model"]["ground_truth"], row["extra_info"]
-            )
-            theirs = default_compute_score(
-                row["data_source"], text, row["reward_model"]["ground_truth"]
-            )
+            ours = compute_score(row["data_source"], text, row["reward_model"]["ground_truth"], row["extra_info"])
+            theirs = default_compute_score(row["data_source"], text, row["reward_model"]["ground_truth"])
             assert ours["score"] == theirs
             assert ours["score"] in (0.0, 1.0)
 
@@ -101,16 +97,8 @@ def test_rewards_are_zero_or_one_for_every_family() -> None:
     assert compute_score("BytedTsinghua-SIA/DAPO-Math-17k", "Answer: 34", "34")["score"] == 0.0
     assert compute_score("BytedTsinghua-SIA/DAPO-Math-17k", "\\boxed{34}", "34")["score"] == 1.0
     golds = {"golds": ["4.5e33", "4.5 \\times 10^{33}"]}
-    assert (
-        compute_score("math-ai/minervamath", "\\boxed{4.5 \\times 10^{33}}", "4.5e33", golds)[
-            "score"
-        ]
-        == 1.0
-    )
-    assert (
-        compute_score("math-ai/minervamath", "\\boxed{4.5 \\times 10^{33}}", "4.5e33")["score"]
-        == 0.0
-    )
+    assert compute_score("math-ai/minervamath", "\\boxed{4.5 \\times 10^{33}}", "4.5e33", golds)["score"] == 1.0
+    assert compute_score("math-ai/minervamath", "\\boxed{4.5 \\times 10^{33}}", "4.5e33")["score"] == 0.0
     assert compute_score("chain-arithmetic", "3082#2", "3082#2")["score"] == 1.0
     assert compute_score("chain-arithmetic", "2", "3082#2")["score"] == 0.0
 
@@ -135,34 +123,25 @@ def test_verls_own_loader_reads_the_same_rows(prepared: Path, bench: Path, tmp_p
         ("math_test", "math_test"),
         ("minerva_math", "minerva_math"),
     ):
-        loaded = RLHFDataset(
-            [str(prepared / f"{name}.parquet")], tokenizer, OmegaConf.create(settings)
-        )
+        loaded = RLHFDataset([str(prepared / f"{name}.parquet")], tokenizer, OmegaConf.create(settings))
         problems = [p for p in load(source, bench) if not (name == "math" and p.flag)]
         assert len(loaded) == len(problems)
         for i in range(0, len(problems), 97):
             item = loaded[i]
             # verl's own preparation of MATH: the question, a space, the instruction
             instruction = "Let's think step by step and output the final answer within \\boxed{}."
-            assert list(item["raw_prompt"]) == [
-                {"role": "user", "content": problems[i].text + " " + instruction}
-            ]
+            assert list(item["raw_prompt"]) == [{"role": "user", "content": problems[i].text + " " + instruction}]
             assert item["reward_model"] == {"style": "rule", "ground_truth": problems[i].golds[0]}
             assert item["extra_info"]["index"] == problems[i].index
             assert item["data_source"] == data.DATA_SOURCES[source]
 
 
 def test_sets_of_one_run_can_be_joined_by_the_loader(prepared: Path) -> None:
-    schemas = {
-        pq.read_schema(prepared / f"{name}.parquet").remove_metadata()
-        for name in ("math500", "minerva_math")
-    }
+    schemas = {pq.read_schema(prepared / f"{name}.parquet").remove_metadata() for name in ("math500", "minerva_math")}
     assert len(schemas) == 1
 
 
-def test_files_are_the_same_bytes_when_made_again(
-    prepared: Path, bench: Path, tmp_path: Path
-) -> None:
+def test_files_are_the_same_bytes_when_made_again(prepared: Path, bench: Path, tmp_path: Path) -> None:
     entry = data.write_parquet(
         tmp_path / "x.parquet", [data._row(p) for p in load("math500", bench)], "math500", "test"
     )
@@ -220,9 +199,7 @@ def test_overlap_ignores_spaces_marks_and_case() -> None:
     assert data.overlap(rows, sets) == {"a": {"problems": 2, "in_training": [3]}}
 
 
-def test_a_changed_row_is_refused(
-    bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_row_is_refused(bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path in bench.glob("*.jsonl"):
         text = path.read_text(encoding="utf-8")
         if path.name.startswith("math_train.part1"):

@@ -69,9 +69,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Any:
     return set_plan
 
 
-def test_a_run_to_its_horizon_leaves_record_policy_and_lines(
-    cell: Cell, folders: dict[str, Path], plan: Any
-) -> None:
+def test_a_run_to_its_horizon_leaves_record_policy_and_lines(cell: Cell, folders: dict[str, Path], plan: Any) -> None:
     assert launch.train(cell, **folders, limits=QUICK) == "horizon"
     record = read_run(folders["out"])
     assert record.steps["t"].tolist() == list(range(16))
@@ -96,9 +94,7 @@ def test_it_stops_when_the_reward_stays_down(folders: dict[str, Path], plan: Any
     assert gpus.marked_processes(launch.RUN_VARIABLE, str(folders["work"])) == []
 
 
-def test_a_learner_without_a_finite_gradient_has_failed(
-    folders: dict[str, Path], plan: Any
-) -> None:
+def test_a_learner_without_a_finite_gradient_has_failed(folders: dict[str, Path], plan: Any) -> None:
     plan(no_gradient=True, pace=0.05)
     assert launch.train(cpu_cell(horizon_updates=400), **folders, limits=QUICK) == "failed"
 
@@ -107,28 +103,21 @@ def test_a_crash_is_told_and_the_next_start_goes_on_from_the_checkpoint(
     cell: Cell, folders: dict[str, Path], plan: Any
 ) -> None:
     plan(crash_after=10)  # the checkpoint after update 7 is the last
-    with pytest.raises(
-        UserError, match=r"exit code 7 after 11 of 16 updates; its log is .*console.log"
-    ):
+    with pytest.raises(UserError, match=r"exit code 7 after 11 of 16 updates; its log is .*console.log"):
         launch.train(cell, **folders, limits=QUICK)
     assert not folders["out"].exists()
     assert launch.train(cell, **folders, limits=QUICK) == "horizon"
     record = read_run(folders["out"])
     assert record.steps["t"].tolist() == list(range(16))
     assert record.manifest["timings"]["attempts_from_update"] == [0, 8]
-    lines = [
-        json.loads(line)
-        for line in (folders["out"] / "attempts" / "000.jsonl").read_text().splitlines()
-    ]
+    lines = [json.loads(line) for line in (folders["out"] / "attempts" / "000.jsonl").read_text().splitlines()]
     assert lines[-1]["t"] == 10, "the branch that was given up stays on file"
 
 
 def test_a_stalled_engine_is_noticed(cell: Cell, folders: dict[str, Path], plan: Any) -> None:
     plan(hang_after=5)
     limits = launch.Limits(stall_seconds=3, grace_seconds=2, poll_seconds=0.05)
-    with pytest.raises(
-        UserError, match=r"no update for 3 seconds after 6 updates, so it was ended"
-    ):
+    with pytest.raises(UserError, match=r"no update for 3 seconds after 6 updates, so it was ended"):
         launch.train(cell, **folders, limits=limits)
     assert gpus.marked_processes(launch.RUN_VARIABLE, str(folders["work"])) == []
 
@@ -140,9 +129,7 @@ def test_a_wrong_lag_ends_the_run_loudly(cell: Cell, folders: dict[str, Path], p
     assert not folders["out"].exists()
 
 
-def test_sigterm_ends_the_trainer_and_a_later_start_goes_on(
-    cell: Cell, folders: dict[str, Path], plan: Any
-) -> None:
+def test_sigterm_ends_the_trainer_and_a_later_start_goes_on(cell: Cell, folders: dict[str, Path], plan: Any) -> None:
     plan(hang_after=9)
     lines = folders["work"] / "attempts" / "000" / "updates.jsonl"
 
@@ -189,8 +176,7 @@ def test_a_second_start_is_refused_and_a_killed_supervisor_leaves_no_orphan(
     assert len(orphans) == 2
     assert launch.train(cell, **folders, limits=QUICK) == "horizon"
     assert not any(
-        Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes()
-        for pid in orphans
+        Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() for pid in orphans
     )
     assert read_run(folders["out"]).steps["t"].tolist() == list(range(16))
 
@@ -265,10 +251,7 @@ def test_missing_model_and_data_are_told_with_the_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     assert main(PAPER) == 2
-    assert (
-        "holds no model; `collapse-laws prepare --study paper --model qwen8b`"
-        in capsys.readouterr().err
-    )
+    assert "holds no model; `collapse-laws prepare --study paper --model qwen8b`" in capsys.readouterr().err
     model = tmp_path / "models" / "paper" / "qwen8b"
     model.mkdir(parents=True)
     (model / "config.json").write_text("{}")

@@ -17,9 +17,7 @@ from torch.nn import Parameter
 
 @pytest.fixture(scope="module")
 def probe_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    dist.init_process_group(
-        "gloo", init_method=f"file://{tmp_path_factory.mktemp('group')}/file", rank=0, world_size=1
-    )
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path_factory.mktemp('group')}/file", rank=0, world_size=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # verl's, about engines that are not installed
         from collapse_laws.verl import probe
@@ -58,9 +56,7 @@ def test_the_kept_gradient_is_a_copy(probe_module) -> None:
 
 
 @pytest.mark.parametrize("bad", [[0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0]])
-def test_a_zero_or_non_finite_gradient_gives_no_cosine_twice(
-    probe_module, bad: list[float]
-) -> None:
+def test_a_zero_or_non_finite_gradient_gives_no_cosine_twice(probe_module, bad: list[float]) -> None:
     probe = probe_module.Probe()
     params = parameters([1.0, 0.0])
     probe.compare(params, None)
@@ -95,9 +91,7 @@ def test_update_and_displacement_are_root_mean_squares_a_coordinate(probe_module
 
 def test_sums_are_made_in_double_precision(probe_module) -> None:
     values = torch.full((1 << 20,), 1e-4)
-    assert float(probe_module.dot(values, values)) == pytest.approx(
-        float(values[0]) ** 2 * (1 << 20), rel=1e-7
-    )
+    assert float(probe_module.dot(values, values)) == pytest.approx(float(values[0]) ** 2 * (1 << 20), rel=1e-7)
 
 
 def test_replicated_shards_are_refused(probe_module) -> None:

@@ -122,8 +122,8 @@ import verl.utils.distributed as verl_distributed  # noqa: E402  (after the plat
 import verl.utils.fsdp_utils as fsdp_utils  # noqa: E402
 
 _initialize_group = verl_distributed.initialize_global_process_group_ray
-verl_distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: (
-    _initialize_group(timeout_second=timeout_second, backend="cpu:gloo")
+verl_distributed.initialize_global_process_group_ray = lambda timeout_second=None, backend=None: _initialize_group(
+    timeout_second=timeout_second, backend="cpu:gloo"
 )
 
 _save_to_cpu = fsdp_utils.fsdp2_sharded_save_to_cpu
@@ -164,11 +164,7 @@ if GRADIENTS:
 
     def _saving_step(self: Any) -> float:
         # called below the product's probe, so before clipping as well
-        full = [
-            p.grad.full_tensor().flatten().double()
-            for p in self.module.parameters()
-            if p.grad is not None
-        ]
+        full = [p.grad.full_tensor().flatten().double() for p in self.module.parameters() if p.grad is not None]
         if torch.distributed.get_rank() == 0:
             count = len(list(Path(GRADIENTS).glob("*.pt")))
             torch.save(torch.cat(full), Path(GRADIENTS) / f"{count:05d}.pt")
@@ -189,9 +185,7 @@ class FileCheckpointEngine(CheckpointEngine):
         return {}
 
     @classmethod
-    def build_topology(
-        cls, actors: int, rollouts: int, metadata: Any
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def build_topology(cls, actors: int, rollouts: int, metadata: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"x": list(range(actors))}, {"x": list(range(rollouts))}
 
     def init_process_group(self, x: Any = None, **_: Any) -> None: ...
@@ -206,9 +200,7 @@ class FileCheckpointEngine(CheckpointEngine):
             os.replace(path.with_suffix(".tmp"), path)
         return {}
 
-    async def receive_weights(
-        self, global_steps: int | None = None
-    ) -> AsyncIterator[tuple[str, torch.Tensor]]:
+    async def receive_weights(self, global_steps: int | None = None) -> AsyncIterator[tuple[str, torch.Tensor]]:
         path = EXCHANGE / f"{global_steps}.pt"
         while not path.exists():
             await asyncio.sleep(0.05)
@@ -225,9 +217,7 @@ class Sampler:
 
         torch.set_num_threads(1)
         hf_config = AutoConfig.from_pretrained(model_config.path)
-        self.model = (
-            AutoModelForCausalLM.from_config(hf_config).float().eval()
-        )  # weights come with the first exchange
+        self.model = AutoModelForCausalLM.from_config(hf_config).float().eval()  # weights come with the first exchange
         self.eos, self.config, self.version = hf_config.eos_token_id, config, None
         self.generator = torch.Generator().manual_seed(config.seed + replica_rank)
 
@@ -235,9 +225,7 @@ class Sampler:
         return "sampler"
 
     async def load_weights(self, state: dict[str, Any], version: int) -> None:
-        self.model.load_state_dict(
-            {key: torch.from_numpy(value) for key, value in state.items()}, strict=False
-        )
+        self.model.load_state_dict({key: torch.from_numpy(value) for key, value in state.items()}, strict=False)
         self.version = version
 
     async def set_global_steps(self, version: int) -> None:
@@ -245,15 +233,11 @@ class Sampler:
 
     async def _nothing(self, *args: Any, **kwargs: Any) -> None: ...
 
-    abort_all_requests = resume_generation = clear_kv_cache = release_kv_cache = resume_kv_cache = (
-        _nothing
-    )
+    abort_all_requests = resume_generation = clear_kv_cache = release_kv_cache = resume_kv_cache = _nothing
     wake_up = sleep = start_profile = stop_profile = _nothing
 
     @torch.no_grad()
-    def sample(
-        self, prompt_ids: list[int], temperature: float, limit: int
-    ) -> tuple[list[int], list[float]]:
+    def sample(self, prompt_ids: list[int], temperature: float, limit: int) -> tuple[list[int], list[float]]:
         """Tokens up to the end token and their log-probabilities."""
         tokens, log_probs, past, step = [], [], None, torch.tensor([list(prompt_ids)])
         while len(tokens) < limit and self.eos not in tokens[-1:]:
@@ -261,9 +245,7 @@ class Sampler:
             past = output.past_key_values
             log_p = torch.log_softmax(output.logits[0, -1].float() / (temperature or 1.0), -1)
             token = int(
-                log_p.argmax()
-                if temperature == 0
-                else torch.multinomial(log_p.exp(), 1, generator=self.generator)
+                log_p.argmax() if temperature == 0 else torch.multinomial(log_p.exp(), 1, generator=self.generator)
             )
             tokens.append(token)
             log_probs.append(float(log_p[token]))
@@ -280,9 +262,7 @@ class Sampler:
         tokens, log_probs = self.sample(prompt_ids, sampling_params.get("temperature", 1.0), limit)
         await asyncio.sleep(0)
         extra = {"global_steps": version, "num_cached_tokens": 0}
-        return TokenOutput(
-            token_ids=tokens, log_probs=log_probs, stop_reason="completed", extra_fields=extra
-        )
+        return TokenOutput(token_ids=tokens, log_probs=log_probs, stop_reason="completed", extra_fields=extra)
 
 
 class SamplerReplica(RolloutReplica):
@@ -297,9 +277,7 @@ class SamplerReplica(RolloutReplica):
 class SamplerAdapter(BaseRollout):
     """The rollout worker's side of the exchange."""
 
-    def __init__(
-        self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1, **_: Any
-    ) -> None:
+    def __init__(self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1, **_: Any) -> None:
         super().__init__(config, model_config, device_mesh)
         self.replica_rank = int(os.environ["RANK"]) if replica_rank == -1 else replica_rank
         self.is_leader_rank = True

@@ -83,9 +83,7 @@ class Project:
             finish(work, self.root / "runs" / study / cell.name, manifest)
             final = self.root / "checkpoints" / study / cell.name / "final"
             write_json(final / "config.json", {"cell": cell.name})
-            write_json(
-                self.root / f"evals/{study}/{cell.name}/final/heldout.json", {"cell": cell.name}
-            )
+            write_json(self.root / f"evals/{study}/{cell.name}/final/heldout.json", {"cell": cell.name})
 
 
 def copy_project(target: Path) -> Project:
@@ -94,9 +92,7 @@ def copy_project(target: Path) -> Project:
         copy: Callable[..., object] = shutil.copytree if source.is_dir() else shutil.copy
         copy(source, target / name)
     for name in FOLDERS:
-        shutil.copytree(
-            ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
-        )
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     (target / "slurm").symlink_to("profiles/slurm")
     (target / ".dvc").mkdir()
     shutil.copy(ROOT / ".dvc" / "config", target / ".dvc" / "config")

@@ -35,9 +35,7 @@ def test_comments_docstrings_and_layout_do_not_count():
     assert text(other.replace(", *, y", ",  *,\n  y")) == text(SOURCE)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [("= 1", "= 2"), ('"a"', '"c"'), ("!r", "!s"), ("if i", "if x")]
-)
+@pytest.mark.parametrize(("old", "new"), [("= 1", "= 2"), ('"a"', '"c"'), ("!r", "!s"), ("if i", "if x")])
 def test_code_counts(old, new):
     assert text(SOURCE.replace(old, new, 1)) != text(SOURCE)
 
@@ -74,9 +72,7 @@ def test_sources_follow_imports_and_leave_out_what_only_describes(tmp_path: Path
 @pytest.mark.parametrize("trainer", ["local", "verl"])
 def test_no_drawing_and_no_analysis_decides_training(trainer):
     sources = training_sources(trainer)
-    assert not [
-        name for name in sources if name.startswith(("figures", "laws", "report", "tables"))
-    ]
+    assert not [name for name in sources if name.startswith(("figures", "laws", "report", "tables"))]
     assert len(training_fingerprint(trainer)) == 16
 
 

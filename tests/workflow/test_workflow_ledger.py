@@ -43,9 +43,7 @@ def test_clone_pulls_and_trains_nothing(recorded, tmp_path_factory):
     clone = type(recorded)(tmp_path_factory.mktemp("clone") / "project")
     recorded.run("git", "clone", "-q", ".", str(clone.root))
     clone.run("dvc", "pull", "-q")
-    assert not {"train", "evaluate", "warmstart"} & set(
-        clone.plan("results/table1.csv", "--config", "study=smoke")
-    )
+    assert not {"train", "evaluate", "warmstart"} & set(clone.plan("results/table1.csv", "--config", "study=smoke"))
     clone.edit("workflow/cells.yaml", "      seed: 11", "      seed: 12")
     changed = clone.run("dvc", "status", "start", "smoke").stdout
     assert changed.count("smoke@") == 1

@@ -35,9 +35,7 @@ def test_missing_records_are_trained_and_the_model_made_once(project):
 def test_other_sources_retrain_nothing_and_the_learners_code_everything(recorded):
     for path in (recorded.root / "src").rglob("*.py"):
         path.touch()
-    recorded.edit(
-        "src/collapse_laws/cli.py", "from __future__", "import io  # noqa\nfrom __future__"
-    )
+    recorded.edit("src/collapse_laws/cli.py", "from __future__", "import io  # noqa\nfrom __future__")
     recorded.edit("src/collapse_laws/grpo.py", '"""', '"""A docstring decides nothing. ')
     assert "train" not in recorded.plan(TABLE, *SMOKE)
     with open(recorded.root / "src/collapse_laws/grpo.py", "a", encoding="utf-8") as file:
@@ -86,9 +84,7 @@ def test_paper_study_plans_eight_gpus_a_run_and_its_data_once(project):
     assert plan["prepare"] == 1
     assert plan["fetch"] == 3
     assert plan["train"] >= 40
-    text = project.run(
-        sys.executable, "-m", "snakemake", "-n", "runs", "--config", "study=paper"
-    ).stdout
+    text = project.run(sys.executable, "-m", "snakemake", "-n", "runs", "--config", "study=paper").stdout
     assert "gpu=8" in text
 
 

@@ -25,10 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     study = load_study(args.params, args.study)
     if study.trainer != "verl":
-        raise UserError(
-            f"study {study.name!r} needs no prepared data: its trainer is {study.trainer!r}, not "
-            f"'verl'."
-        )
+        raise UserError(f"study {study.name!r} needs no prepared data: its trainer is {study.trainer!r}, not 'verl'.")
     if args.model is not None:
         from collapse_laws.verl.models import fetch
 
@@ -49,11 +46,7 @@ def _remarks(notes: dict) -> str:
         remarks.append(f"of {notes['source_rows']}")
     remarks += [f"left out row {row['index']}: {row['why']}" for row in notes.get("dropped", [])]
     if notes.get("prompts_with_conflicting_answers"):
-        remarks.append(
-            f"{notes['prompts_with_conflicting_answers']} prompts with more than one answer, kept"
-        )
+        remarks.append(f"{notes['prompts_with_conflicting_answers']} prompts with more than one answer, kept")
     for name, found in notes.get("overlap", {}).items():
-        remarks.append(
-            f"{len(found['in_training'])} of {found['problems']} problems of {name} are in it"
-        )
+        remarks.append(f"{len(found['in_training'])} of {found['problems']} problems of {name} are in it")
     return "".join(f"; {remark}" for remark in remarks)

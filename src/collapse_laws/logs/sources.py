@@ -1,7 +1,7 @@
 """Where a log's bytes come from: plain or gzip files, their encoding, their lines; and what to say of junk.
 
-A line ends at a newline or at a carriage return, since progress bars overwrite themselves with the latter. Terminal colours are
-removed here, with or without the escape byte, which copying from a terminal loses.
+A line ends at a newline or at a carriage return, since progress bars overwrite themselves with the latter. Terminal
+colours are removed here, with or without the escape byte, which copying from a terminal loses.
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ def iter_lines(path: Path, encoding: str) -> Iterator[str]:
 
     Bytes that are not of the encoding become U+FFFD: a log may hold anything that a model generated.
     """
-    with io.TextIOWrapper(
-        open_log(path), encoding=encoding, errors="replace", newline=None
-    ) as text:
+    with io.TextIOWrapper(open_log(path), encoding=encoding, errors="replace", newline=None) as text:
         try:
             yield from text
         except (EOFError, gzip.BadGzipFile, zlib.error):

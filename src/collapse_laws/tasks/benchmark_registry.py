@@ -26,9 +26,7 @@ class Benchmark:
     columns: dict[str, tuple[str, ...]]  # our name -> names in the copies; what the digests cover
     licence: str
     defects: tuple[str, ...] = ()  # what is wrong, and what is done about it
-    flagged: dict[int, str] = field(
-        default_factory=dict
-    )  # row -> why no right answer can score or exist
+    flagged: dict[int, str] = field(default_factory=dict)  # row -> why no right answer can score or exist
 
 
 _MATH_HUB = "DigitalLearningGmbH/MATH-lighteval"
@@ -55,8 +53,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             columns=_MATH_COLUMNS,
             licence="MIT",
             defects=(
-                "three golds are faulty; kept, since the training set is the published one, and "
-                "flagged",
+                "three golds are faulty; kept, since the training set is the published one, and flagged",
                 "114 solutions have several boxes: the last one is the gold, as in verl",
                 "rows 2773 and 2832 have the level '?': reported as a level of its own",
             ),
@@ -79,8 +76,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             licence="MIT",
             defects=(
                 "90 solutions have several boxes: the last one is the gold, as in verl",
-                "problems 1038 and 4656 are near-duplicates of training problems 1414 and 2948: "
-                "kept",
+                "problems 1038 and 4656 are near-duplicates of training problems 1414 and 2948: kept",
             ),
         ),
         Benchmark(
@@ -115,8 +111,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             defects=(
                 "58 golds are in e-notation (4.5e33), which neither checker takes for 4.5 "
                 "\\times 10^{33}: accepted in either form",
-                "golds 38 and 49 are Python fractions (-1./3), gold 5 is np.arcsin(10/13): "
-                "accepted as LaTeX too",
+                "golds 38 and 49 are Python fractions (-1./3), gold 5 is np.arcsin(10/13): accepted as LaTeX too",
                 "gold 86 ends in a line break: stripped",
             ),
         ),
@@ -131,9 +126,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             rows=40,
             columns={"problem": ("problem", "question"), "answer": ("answer",)},
             licence="the Mathematical Association of America's copyright",
-            defects=(
-                "golds are floats (27.0), which no string checker takes for 27: read as integers",
-            ),
+            defects=("golds are floats (27.0), which no string checker takes for 27: read as integers",),
         ),
         Benchmark(
             name="amc24",

@@ -21,9 +21,7 @@ from typing import Any
 from collapse_laws.errors import UserError
 from collapse_laws.tasks.benchmark_registry import BENCHMARKS, Benchmark
 
-ROW_DIGEST_DIGITS = (
-    6  # hex digits of a row's SHA-256: a changed row goes unnoticed with probability 2^-24
-)
+ROW_DIGEST_DIGITS = 6  # hex digits of a row's SHA-256: a changed row goes unnoticed with probability 2^-24
 ROW_DIGESTS = "benchmark_rows.json"
 
 
@@ -68,9 +66,7 @@ def load(name: str, folder: Path | str) -> list[Problem]:
     return [_problem(chosen, i, row) for i, row in enumerate(canonical)]
 
 
-def canonical_row(
-    chosen: Benchmark, row: Mapping[str, Any], source: str, index: int
-) -> dict[str, str]:
+def canonical_row(chosen: Benchmark, row: Mapping[str, Any], source: str, index: int) -> dict[str, str]:
     """The row under our column names, every value as text; UserError where a column is missing."""
     values = {}
     for ours, names in chosen.columns.items():
@@ -95,9 +91,7 @@ def content_sha256(name: str) -> str:
 def row_digests(canonical: Iterable[Mapping[str, str]]) -> str:
     """ROW_DIGEST_DIGITS hex digits a row, one after the other."""
     return "".join(
-        hashlib.sha256(json.dumps(list(row.values()), ensure_ascii=True).encode()).hexdigest()[
-            :ROW_DIGEST_DIGITS
-        ]
+        hashlib.sha256(json.dumps(list(row.values()), ensure_ascii=True).encode()).hexdigest()[:ROW_DIGEST_DIGITS]
         for row in canonical
     )
 
@@ -113,9 +107,7 @@ def _check(chosen: Benchmark, canonical: list[dict[str, str]], source: str) -> N
         raise UserError(f"{source} has {len(canonical)} rows; {chosen.title} has {chosen.rows}.")
     if found != known:
         step = ROW_DIGEST_DIGITS
-        differing = [
-            i for i in range(chosen.rows) if found[i * step :][:step] != known[i * step :][:step]
-        ]
+        differing = [i for i in range(chosen.rows) if found[i * step :][:step] != known[i * step :][:step]]
         first = canonical[differing[0]]
         raise UserError(
             f"{source} differs from {chosen.title} in {len(differing)} of {chosen.rows} rows, "
@@ -126,9 +118,7 @@ def _check(chosen: Benchmark, canonical: list[dict[str, str]], source: str) -> N
 
 
 def _local_rows(chosen: Benchmark, folder: Path) -> tuple[list[dict[str, Any]] | None, str]:
-    paths = sorted(folder.glob(f"{chosen.file}.jsonl")) or sorted(
-        folder.glob(f"{chosen.file}.part*of*.jsonl")
-    )
+    paths = sorted(folder.glob(f"{chosen.file}.jsonl")) or sorted(folder.glob(f"{chosen.file}.part*of*.jsonl"))
     if paths:
         rows = []
         for path in paths:
@@ -157,14 +147,11 @@ def _hub_rows(chosen: Benchmark, folder: Path) -> list[dict[str, Any]]:
             f"installed; install the extra `verl`, or {advice}."
         ) from None
     try:
-        rows = datasets.load_dataset(
-            chosen.hub, chosen.config, split=chosen.split, revision=chosen.revision
-        )
+        rows = datasets.load_dataset(chosen.hub, chosen.config, split=chosen.split, revision=chosen.revision)
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{chosen.title} is not in {folder}, and {chosen.hub} cannot be read from the Hub "
-            f"({reason}); {advice}."
+            f"{chosen.title} is not in {folder}, and {chosen.hub} cannot be read from the Hub ({reason}); {advice}."
         ) from None
     return list(rows)
 

@@ -26,9 +26,7 @@ MATH_REWARD, MATH_VERIFY = "math_reward", "math_verify"
 class Verdict:
     """What the checkers say about one response."""
 
-    extracted: (
-        str | None
-    )  # what the score compared with the gold; None where the response has no box
+    extracted: str | None  # what the score compared with the gold; None where the response has no box
     math_reward: float  # 0 or 1
     math_verify: float | None  # 0 or 1; None where it was not asked for
     math_verify_status: str | None  # one of verify_pool.STATUSES
@@ -53,17 +51,14 @@ def math_reward(text: str, golds: Sequence[str | None]) -> float:
         return max(float(checker.compute_score(text, gold)) for gold in golds)
 
 
-def check(
-    problems: Sequence[Problem], texts: Sequence[str], pool: VerifyPool | None = None
-) -> list[Verdict]:
+def check(problems: Sequence[Problem], texts: Sequence[str], pool: VerifyPool | None = None) -> list[Verdict]:
     """The verdict on each response; `texts[i]` answers `problems[i]`. Without a pool the second
     score is None.
     """
     second = [(None, None)] * len(texts)
     if pool is not None:
         items = [
-            VerifyItem(text, problem.golds, problem.scientific)
-            for problem, text in zip(problems, texts, strict=True)
+            VerifyItem(text, problem.golds, problem.scientific) for problem, text in zip(problems, texts, strict=True)
         ]
         second = [(result.score, result.status) for result in pool.grade(items)]
     return [

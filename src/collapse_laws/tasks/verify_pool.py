@@ -155,9 +155,7 @@ class VerifyPool:
             self._run(items, waiting[::-1], results)
         return results
 
-    def _run(
-        self, items: Sequence[VerifyItem], waiting: list[int], results: list[VerifyResult | None]
-    ) -> None:
+    def _run(self, items: Sequence[VerifyItem], waiting: list[int], results: list[VerifyResult | None]) -> None:
         while len(self._workers) < min(self._count, len(waiting)):
             self._workers.append(self._started(_Worker(self._cpu_seconds)))
         with selectors.DefaultSelector() as selector:
@@ -167,9 +165,7 @@ class VerifyPool:
                 selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
             while any(worker.item is not None for worker in self._workers):
                 nearest = min(w.deadline for w in self._workers if w.item is not None)
-                ready = {
-                    key.data for key, _ in selector.select(max(nearest - time.monotonic(), 0.0))
-                }
+                ready = {key.data for key, _ in selector.select(max(nearest - time.monotonic(), 0.0))}
                 for worker in self._workers:
                     if worker.item is None:
                         continue
@@ -180,9 +176,7 @@ class VerifyPool:
                         if waiting:
                             worker.send(index := waiting.pop(), items[index])
 
-    def _look(
-        self, worker: _Worker, ready: bool, selector: selectors.BaseSelector
-    ) -> VerifyResult | None:
+    def _look(self, worker: _Worker, ready: bool, selector: selectors.BaseSelector) -> VerifyResult | None:
         """The result of the worker's item if there is one; a dead or silent worker is replaced."""
         status = "timeout"
         if ready:
@@ -211,7 +205,6 @@ class VerifyPool:
         if not lines or lines[0].get("status") != "ready":
             worker.close()
             raise UserError(
-                "the grading process of math-verify did not start; `python -c 'import "
-                "math_verify'` shows why."
+                "the grading process of math-verify did not start; `python -c 'import math_verify'` shows why."
             )
         return worker

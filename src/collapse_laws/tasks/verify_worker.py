@@ -97,9 +97,7 @@ def main(cpu_seconds: float, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(10_000)
-    parse(
-        "$\\boxed{\\frac{1}{2}}$", GOLD_TARGETS, parsing_timeout=None
-    )  # builds the grammar once, before any fork
+    parse("$\\boxed{\\frac{1}{2}}$", GOLD_TARGETS, parsing_timeout=None)  # builds the grammar once, before any fork
     _answer({"status": "ready"})
     while True:
         child = os.fork()

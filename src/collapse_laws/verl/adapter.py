@@ -80,9 +80,7 @@ class Branch:
 
     def snapshot_rewards(self, sync_interval: int) -> list[float]:
         """Mean reward of the rollouts of each snapshot whose cycle is complete."""
-        return [
-            float(np.mean(_joined(cycle, "group_rewards"))) for cycle in self.cycles(sync_interval)
-        ]
+        return [float(np.mean(_joined(cycle, "group_rewards"))) for cycle in self.cycles(sync_interval)]
 
 
 def surviving_branch(attempts: Sequence[Attempt], sync_interval: int) -> Branch:
@@ -139,9 +137,7 @@ def step_rows(branch: Branch, sync_interval: int) -> list[dict[str, Any]]:
     return rows
 
 
-def snapshot_rows(
-    branch: Branch, sync_interval: int, validation_sizes: Mapping[str, int]
-) -> list[dict[str, Any]]:
+def snapshot_rows(branch: Branch, sync_interval: int, validation_sizes: Mapping[str, int]) -> list[dict[str, Any]]:
     """Rows of snapshots.jsonl, one for each snapshot whose rollouts were all learned from.
 
     The standard error is over prompts. The entropy is the mean over the cycle's batches weighted by
@@ -156,26 +152,19 @@ def snapshot_rows(
         )
         entropies = [line["entropy"] for line in cycle]
         before = (
-            branch.updates[snapshot * sync_interval - 1]["metrics"]
-            if snapshot
-            else {"actor/displacement_rms": 0.0}
+            branch.updates[snapshot * sync_interval - 1]["metrics"] if snapshot else {"actor/displacement_rms": 0.0}
         )
         score, problems = validation_reward(branch.validations.get(snapshot, {}), validation_sizes)
         row = {
             "M": snapshot,
             "t": snapshot * sync_interval,
             "reward_mean": float(groups.mean()),
-            "reward_se": float(groups.std(ddof=1) / np.sqrt(len(groups)))
-            if len(groups) > 1
-            else None,
+            "reward_se": float(groups.std(ddof=1) / np.sqrt(len(groups))) if len(groups) > 1 else None,
             "n": samples,
-            "degenerate_group_fraction": sum(line["degenerate_groups"] for line in cycle)
-            / len(groups),
+            "degenerate_group_fraction": sum(line["degenerate_groups"] for line in cycle) / len(groups),
             "truncated_fraction": sum(line["truncated"] for line in cycle) / samples,
             "response_length": tokens / samples,
-            "entropy": None
-            if None in entropies
-            else sum(line["entropy"] * line["tokens"] for line in cycle) / tokens,
+            "entropy": None if None in entropies else sum(line["entropy"] * line["tokens"] for line in cycle) / tokens,
             "displacement_rms": before.get("actor/displacement_rms"),
             "validation_reward": score,
             "validation_n": problems,
@@ -184,16 +173,12 @@ def snapshot_rows(
     return rows
 
 
-def validation_reward(
-    metrics: Mapping[str, float], sizes: Mapping[str, int]
-) -> tuple[float | None, int | None]:
+def validation_reward(metrics: Mapping[str, float], sizes: Mapping[str, int]) -> tuple[float | None, int | None]:
     """Mean accuracy over all validation problems, and their number; (None, None) where a set was
     not scored."""
     scores = {}
     for key, value in metrics.items():
-        parts = key.split(
-            "/"
-        )  # val-core/<data source>/<variable>/mean@1, and data sources have slashes too
+        parts = key.split("/")  # val-core/<data source>/<variable>/mean@1, and data sources have slashes too
         if parts[-1] == "mean@1" and parts[-2] in ("acc", "reward"):
             source = "/".join(parts[1:-2])
             if parts[-2] == "acc" or source not in scores:
@@ -215,9 +200,7 @@ LOST_WITHOUT_HOOKS = (
 )
 
 
-def plain_log(
-    path: Path | str, sync_interval: int | None = None
-) -> tuple[RunRecord, tuple[str, ...]]:
+def plain_log(path: Path | str, sync_interval: int | None = None) -> tuple[RunRecord, tuple[str, ...]]:
     """A verl fully-async file log without hooks as a record of snapshots alone, and what it lacks,
     a sentence each.
 
@@ -231,9 +214,7 @@ def plain_log(
             record = json.loads(text)
             merged.setdefault(int(record["step"]), {}).update(record["data"])
         except (ValueError, KeyError, TypeError):
-            raise UserError(
-                f"{path}, line {number}, is not a record of verl's file logger."
-            ) from None
+            raise UserError(f"{path}, line {number}, is not a record of verl's file logger.") from None
     cycles = {v: data for v, data in sorted(merged.items()) if "training/global_step" in data}
     if not cycles or not any("critic/score/mean" in data for data in cycles.values()):
         raise UserError(f"{path} has no training record of verl's fully-async trainer.")
@@ -241,16 +222,12 @@ def plain_log(
     if sync_interval is None:
         versions = list(cycles)
         sync_interval = (
-            round((steps[-1] - steps[0]) / (versions[-1] - versions[0]))
-            if len(steps) > 1
-            else int(steps[0]) + 1
+            round((steps[-1] - steps[0]) / (versions[-1] - versions[0])) if len(steps) > 1 else int(steps[0]) + 1
         )
     rows = []
     for version, data in cycles.items():
         validation = [
-            v
-            for k, v in merged.get(version - 1, {}).items()
-            if k.startswith("val-core/") and k.endswith("mean@1")
+            v for k, v in merged.get(version - 1, {}).items() if k.startswith("val-core/") and k.endswith("mean@1")
         ]
         row = {
             "M": version - 1,
@@ -262,9 +239,7 @@ def plain_log(
             "validation_reward": validation[0] if len(validation) == 1 else None,
         }
         rows.append(check_row(row, SNAPSHOT_COLUMNS))
-    frame = pd.DataFrame(rows, columns=list(SNAPSHOT_COLUMNS)).astype(
-        empty_frame(SNAPSHOT_COLUMNS).dtypes
-    )
+    frame = pd.DataFrame(rows, columns=list(SNAPSHOT_COLUMNS)).astype(empty_frame(SNAPSHOT_COLUMNS).dtypes)
     lr = next((data["actor/lr"] for data in cycles.values() if "actor/lr" in data), None)
     manifest = {"trainer": "verl", "sync_interval": sync_interval, "lr": lr}
     return RunRecord(empty_frame(STEP_COLUMNS), frame, manifest, Path(path)), LOST_WITHOUT_HOOKS

@@ -36,9 +36,7 @@ IGNORED_KEYS = {
 # Sections that verl turns into dataclasses; a value that differs there from what was asked for was
 # silently replaced.
 _SECTIONS = (ACTOR, ROLLOUT, "algorithm")
-_RENAMED = {
-    "fsdp_config": "engine"
-}  # the actor's dataclass reads its engine settings under this name
+_RENAMED = {"fsdp_config": "engine"}  # the actor's dataclass reads its engine settings under this name
 
 
 def require_verl() -> Path:
@@ -68,9 +66,7 @@ def compose(arguments: Sequence[str] = ()) -> Any:
         folder = require_verl() / "experimental" / "fully_async_policy" / "config"
         try:
             with initialize_config_dir(config_dir=str(folder), version_base=None):
-                return hydra_compose(
-                    CONFIG_NAME, overrides=[a for a in arguments if not a.startswith("hydra.")]
-                )
+                return hydra_compose(CONFIG_NAME, overrides=[a for a in arguments if not a.startswith("hydra.")])
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(
                 f"verl {VERSION} does not take this configuration: {' '.join(str(error).split())}"
@@ -149,16 +145,11 @@ def _check_combinations(values: Mapping[str, Any]) -> None:
             "algorithm.rollout_correction.rollout_rs",
         ):
             if values.get(key) is not None:
-                raise UserError(
-                    f"verl {VERSION} ignores {key} while rollout_correction.bypass_mode is true."
-                )
+                raise UserError(f"verl {VERSION} ignores {key} while rollout_correction.bypass_mode is true.")
     strategy = values.get(f"{ACTOR}.fsdp_config.strategy")
-    if strategy is not None and strategy != values.get(
-        f"{ACTOR}.strategy", defaults()[f"{ACTOR}.strategy"]
-    ):
+    if strategy is not None and strategy != values.get(f"{ACTOR}.strategy", defaults()[f"{ACTOR}.strategy"]):
         raise UserError(
-            f"verl {VERSION} ignores {ACTOR}.fsdp_config.strategy={strategy}: {ACTOR}.strategy "
-            f"overwrites it."
+            f"verl {VERSION} ignores {ACTOR}.fsdp_config.strategy={strategy}: {ACTOR}.strategy overwrites it."
         )
 
 
@@ -175,10 +166,7 @@ def _check_dataclasses(config: Any, values: Mapping[str, Any]) -> None:
                     continue
                 held = _attribute(built, key[len(section) + 1 :].split("."))
                 if isinstance(held, _Absent):
-                    raise UserError(
-                        f"verl {VERSION} ignores {key}: its {type(built).__name__} has no such "
-                        f"field."
-                    )
+                    raise UserError(f"verl {VERSION} ignores {key}: its {type(built).__name__} has no such field.")
                 if not _same(_plain(held), value):
                     raise UserError(f"verl {VERSION} replaces {key}={value!r} by {_plain(held)!r}.")
 

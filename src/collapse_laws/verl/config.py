@@ -47,9 +47,7 @@ def _fixed_in_code(setting: str) -> Any:
         if setting == "dtype":
             # the branch that FSDPEngine takes without a mixed_precision setting; its module may
             # need a GPU's libraries to import
-            text = (
-                require_verl() / "workers" / "engine" / "fsdp" / "transformer_impl.py"
-            ).read_text()
+            text = (require_verl() / "workers" / "engine" / "fsdp" / "transformer_impl.py").read_text()
             return re.search(r"else:\s+param_dtype = torch\.(\w+)", text)[1]
         from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage as advantage
 
@@ -58,9 +56,7 @@ def _fixed_in_code(setting: str) -> Any:
         if setting == "advantage_eps":
             return inspect.signature(advantage).parameters["epsilon"].default
         if setting == "advantage_ddof":
-            got, _ = advantage(
-                torch.tensor([[0.0], [1.0]]), torch.ones(2, 1), np.array([0, 0]), epsilon=0.0
-            )
+            got, _ = advantage(torch.tensor([[0.0], [1.0]]), torch.ones(2, 1), np.array([0, 0]), epsilon=0.0)
             # rewards 0 and 1 around their mean 1/2: standard deviation 1/2 (ddof 0) or 1/sqrt(2)
             # (ddof 1)
             return 0 if abs(float(got[1]) - 1.0) < 1e-6 else 1
@@ -168,11 +164,7 @@ def table2(cell: Cell, wanted: Sequence[Override]) -> list[ConfigRow]:
     ):
         value, fixed = cell.settings[setting], framework_default(setting)
         dagger = value == fixed
-        rows.append(
-            ConfigRow(
-                group, label, setting, value, fixed, dagger, "default" if dagger else "declared"
-            )
-        )
+        rows.append(ConfigRow(group, label, setting, value, fixed, dagger, "default" if dagger else "declared"))
     order = (
         "model",
         "data",

@@ -87,16 +87,9 @@ def run_data(cell: Cell, folder: Path) -> RunData:
             f"{folder / REPORT} is missing; run `collapse-laws prepare --study {cell.study}` first."
         ) from None
     names = [model["dataset"], *model["validation"]]
-    missing = [
-        name
-        for name in names
-        if name not in report["files"] or not (folder / f"{name}.parquet").exists()
-    ]
+    missing = [name for name in names if name not in report["files"] or not (folder / f"{name}.parquet").exists()]
     if missing:
-        raise UserError(
-            f"{folder} lacks {missing[0]}.parquet; run `collapse-laws prepare --study "
-            f"{cell.study}` again."
-        )
+        raise UserError(f"{folder} lacks {missing[0]}.parquet; run `collapse-laws prepare --study {cell.study}` again.")
     files = report["files"]
     return RunData(
         train=(folder / f"{names[0]}.parquet",),
@@ -131,9 +124,7 @@ def prepare(study: Study, local: Path, out: Path) -> dict[str, Any]:
         source = TRAINING_SETS[name]
         if source == "dapo":
             rows, notes = deduplicated(dapo_rows(local))
-            notes["overlap"] = overlap(
-                rows, {other: load(other, local) for other in EVALUATION_SETS}
-            )
+            notes["overlap"] = overlap(rows, {other: load(other, local) for other in EVALUATION_SETS})
         else:
             rows, notes = without_faulty(load(source, local))
         files[name] = {**write_parquet(out / f"{name}.parquet", rows, source, "train"), **notes}
@@ -162,9 +153,7 @@ def dapo_rows(local: Path) -> Iterable[Mapping[str, Any]]:
         parts = sorted(local.glob(f"{name}.jsonl")) or sorted(local.glob(f"{name}.part*of*.jsonl"))
         if parts:
             return [
-                _dapo_row(json.loads(line))
-                for part in parts
-                for line in part.read_text(encoding="utf-8").splitlines()
+                _dapo_row(json.loads(line)) for part in parts for line in part.read_text(encoding="utf-8").splitlines()
             ]
         if (local / f"{name}.parquet").exists():
             batches = pq.ParquetFile(local / f"{name}.parquet").iter_batches()
@@ -209,14 +198,10 @@ def deduplicated(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Row], dict[str
         content = (row["prompt"], str(row["ground_truth"]))
         if first.setdefault(row["index"], content) != content:
             raise UserError(
-                f"DAPO-Math-17k, row {total - 1}: index {row['index']!r} comes back with another "
-                f"prompt or answer."
+                f"DAPO-Math-17k, row {total - 1}: index {row['index']!r} comes back with another prompt or answer."
             )
     if len(first) != DAPO_ROWS:
-        raise UserError(
-            f"DAPO-Math-17k has {len(first)} different indices in {total} rows; allowed: "
-            f"{DAPO_ROWS}."
-        )
+        raise UserError(f"DAPO-Math-17k has {len(first)} different indices in {total} rows; allowed: {DAPO_ROWS}.")
     kept, golds = [], {}
     for number, (prompt, gold) in enumerate(first.values()):
         if not re.fullmatch(r"-?\d+", gold.strip()):

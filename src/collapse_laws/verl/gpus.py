@@ -28,20 +28,14 @@ def names() -> list[str]:
         text=True,
         check=False,
     )
-    return (
-        [line.strip() for line in listed.stdout.splitlines() if line.strip()]
-        if listed.returncode == 0
-        else []
-    )
+    return [line.strip() for line in listed.stdout.splitlines() if line.strip()] if listed.returncode == 0 else []
 
 
 def available() -> int:
     """GPUs that this process may use: what the scheduler made visible, else all of the machine."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return len(
-            [part for part in visible.split(",") if part.strip() not in ("", "-1", "NoDevFiles")]
-        )
+        return len([part for part in visible.split(",") if part.strip() not in ("", "-1", "NoDevFiles")])
     return len(names())
 
 
@@ -78,9 +72,7 @@ def require_request(cell: Cell) -> str:
     if granted is None:
         return "no Slurm job here, so no request to check"
     if granted < need:
-        raise UserError(
-            f"cell {cell.name} needs {need} GPUs, and this Slurm job was granted {granted}."
-        )
+        raise UserError(f"cell {cell.name} needs {need} GPUs, and this Slurm job was granted {granted}.")
     return f"{granted} GPUs granted by Slurm"
 
 

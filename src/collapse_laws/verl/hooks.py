@@ -24,9 +24,7 @@ import numpy as np
 from collapse_laws.protocol import LagError, snapshot_index
 
 LOG_VARIABLE = "COLLAPSE_LAWS_VERL_LOG"  # the file of lines; only the trainer's process writes it
-CONSUMED_VARIABLE = (
-    "COLLAPSE_LAWS_VERL_CONSUMED"  # prompts that a resumed run has trained on already
-)
+CONSUMED_VARIABLE = "COLLAPSE_LAWS_VERL_CONSUMED"  # prompts that a resumed run has trained on already
 
 
 def write_line(line: Mapping[str, Any]) -> None:
@@ -57,9 +55,7 @@ def batch_summary(batch: Any, max_response_tokens: int) -> dict[str, Any]:
     mask = tensors["response_mask"].float()
     scores = tensors["token_level_scores"].sum(-1).double().cpu().numpy()  # [prompts * group]
     lengths = mask.sum(-1).cpu().numpy()
-    _, first, group = np.unique(
-        np.asarray(names["uid"], dtype=str), return_index=True, return_inverse=True
-    )
+    _, first, group = np.unique(np.asarray(names["uid"], dtype=str), return_index=True, return_inverse=True)
     counts = np.bincount(group)
     low, high = np.full(len(counts), np.inf), np.full(len(counts), -np.inf)
     np.minimum.at(low, group, scores)

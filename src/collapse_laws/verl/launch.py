@@ -57,9 +57,7 @@ class Preempted(Exception):
 class Limits:
     """Patience of the supervisor [declared]."""
 
-    stall_seconds: float = (
-        5400.0  # without a line; a start and a validation of 5,000 problems fit in
-    )
+    stall_seconds: float = 5400.0  # without a line; a start and a validation of 5,000 problems fit in
     grace_seconds: float = 60.0  # between SIGTERM and SIGKILL
     poll_seconds: float = 1.0
 
@@ -87,9 +85,7 @@ def check(cell: Cell) -> str:
     """Compose and check the cell's configuration, and a Slurm job's GPUs; starts and downloads
     nothing. A sentence that says so."""
     placeholder = Path("/nowhere")
-    paths = Paths(
-        placeholder, (placeholder,), (placeholder,), placeholder, placeholder, placeholder
-    )
+    paths = Paths(placeholder, (placeholder,), (placeholder,), placeholder, placeholder, placeholder)
     checked(overrides(cell, paths))
     return f"{cell.name}: verl takes the configuration; {gpus.require_request(cell)}."
 
@@ -116,8 +112,7 @@ def train(
     folders = Folders(model_dir.resolve(), work.resolve(), checkpoints.resolve(), out.resolve())
     if not (folders.model / "config.json").exists():
         raise UserError(
-            f"{model_dir} holds no model; `collapse-laws prepare --study {cell.study} --model "
-            f"{cell.model}` fetches it."
+            f"{model_dir} holds no model; `collapse-laws prepare --study {cell.study} --model {cell.model}` fetches it."
         )
     files = run_data(cell, (data or Path("data") / cell.study).resolve())
     with _alone(folders.work, cell):
@@ -151,8 +146,7 @@ def checkpointed_version(states: Path) -> int:
             shutil.rmtree(folder)
     if version and not (states / f"global_step_{version}").is_dir():
         raise UserError(
-            f"{states} lacks its checkpoint global_step_{version}; remove the folder and train the "
-            f"cell again."
+            f"{states} lacks its checkpoint global_step_{version}; remove the folder and train the cell again."
         )
     return version
 
@@ -171,9 +165,7 @@ def _supervise(cell: Cell, folders: Folders, files: RunData, limits: Limits) -> 
     # there already where a start was cut short before it wrote start.json
     attempt.mkdir(parents=True, exist_ok=True)
     resume = folders.states / f"global_step_{version}" if version else None
-    paths = Paths(
-        folders.model, files.train, files.validation, files.reward, folders.states, attempt
-    )
+    paths = Paths(folders.model, files.train, files.validation, files.reward, folders.states, attempt)
     wanted = overrides(cell, paths, resume, version)
     checked(wanted)
     arguments = [o.argument() for o in minimal(wanted)]
@@ -196,9 +188,7 @@ def _supervise(cell: Cell, folders: Folders, files: RunData, limits: Limits) -> 
         signal.signal(signal.SIGTERM, handler)
 
 
-def _follow(
-    cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: Limits, told: list[int]
-) -> str:
+def _follow(cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: Limits, told: list[int]) -> str:
     done = trainer.first_update  # not the bar's count: a hidden one counts nothing
     last_size, last_news, reason = -1, time.monotonic(), None
     while True:
@@ -207,9 +197,7 @@ def _follow(
         if size != last_size:
             last_size, last_news = size, time.monotonic()
             attempts = read_attempts(folders.attempts)
-            fault = next(
-                (line["error"] for line in attempts[-1].lines if line["kind"] == "fault"), None
-            )
+            fault = next((line["error"] for line in attempts[-1].lines if line["kind"] == "fault"), None)
             if fault:
                 raise UserError(f"{cell.name} was stopped: {fault}")
             branch = surviving_branch(attempts, cell.sync_interval)
@@ -248,9 +236,7 @@ def _verdict(cell: Cell, branch: Branch) -> str | None:
     if stays_down(rewards, cell.lr, cell.sync_interval, *patience):
         return "collapse"
     cycle = branch.updates[-cell.sync_interval :]
-    if len(cycle) == cell.sync_interval and not any(
-        "actor/grad_norm" in line["metrics"] for line in cycle
-    ):
+    if len(cycle) == cell.sync_interval and not any("actor/grad_norm" in line["metrics"] for line in cycle):
         return "failed"  # verl skips an update whose gradient is not finite
     return None
 
@@ -258,9 +244,7 @@ def _verdict(cell: Cell, branch: Branch) -> str | None:
 class _Trainer:
     """verl's process group."""
 
-    def __init__(
-        self, cell: Cell, attempt: Path, arguments: list[str], version: int, limits: Limits
-    ) -> None:
+    def __init__(self, cell: Cell, attempt: Path, arguments: list[str], version: int, limits: Limits) -> None:
         self.lines, self.console, self._limits = attempt / LINES, attempt / "console.log", limits
         self._work = attempt.parent.parent
         self.first_update = version * cell.sync_interval
@@ -272,9 +256,7 @@ class _Trainer:
         ]
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(
-                [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
-            ),
+            "PYTHONPATH": os.pathsep.join([package_root, *filter(None, [os.environ.get("PYTHONPATH")])]),
             "VERL_USE_EXTERNAL_MODULES": ",".join(modules),
             # nothing that happens to be installed may change a run
             "VERL_USE_EXTERNAL_PLUGINS": "none",

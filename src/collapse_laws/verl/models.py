@@ -31,8 +31,7 @@ def fetch(study: Study, model: str, out: Path) -> dict[str, str]:
     if settings is None or settings.get("kind") != "hub":
         allowed = [name for name, other in study.models.items() if other.get("kind") == "hub"]
         raise UserError(
-            f"study {study.name!r} has no model {model!r} to fetch; allowed: "
-            f"{', '.join(allowed) or 'none'}."
+            f"study {study.name!r} has no model {model!r} to fetch; allowed: {', '.join(allowed) or 'none'}."
         )
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError

@@ -62,9 +62,7 @@ SETTING_KEYS: dict[str, str | None] = {
     "advantage_eps": None,
     "adam_eps": None,
 }
-NO_DUAL_CLIP = (
-    1e9  # verl has no switch: a bound that no ratio reaches (they are clamped to exp(20))
-)
+NO_DUAL_CLIP = 1e9  # verl has no switch: a bound that no ratio reaches (they are clamped to exp(20))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +129,7 @@ def check_settings(cell: Cell) -> None:
                 f"allowed: {allowed!r}."
             )
     if cell.settings.get("grad_clip") is None:
-        raise UserError(
-            f"cell {cell.name}: grad_clip: null is not allowed with verl; allowed: a number above "
-            f"0."
-        )
+        raise UserError(f"cell {cell.name}: grad_clip: null is not allowed with verl; allowed: a number above 0.")
 
 
 def syncs(updates: int, sync_interval: int) -> int:
@@ -143,9 +138,7 @@ def syncs(updates: int, sync_interval: int) -> int:
     return max(1, math.ceil(updates / sync_interval))
 
 
-def overrides(
-    cell: Cell, paths: Paths, resume_from: Path | None = None, version: int = 0
-) -> list[Override]:
+def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version: int = 0) -> list[Override]:
     """The complete list for one attempt at a cell's run, including values that equal verl's
     defaults.
 
@@ -343,24 +336,18 @@ def overrides(
         ("hydra.run.dir", str(paths.log / "hydra"), "declared", ""),
     ]
     if remaining <= 0:
-        raise ValueError(
-            f"version {version} lies at or beyond the horizon of {cell.horizon_updates} updates"
-        )
+        raise ValueError(f"version {version} lies at or beyond the horizon of {cell.horizon_updates} updates")
     result = {key: Override(key, value, mark, why) for key, value, mark, why in table}
     if len(result) != len(table):
         raise ValueError("the table of overrides names a key twice")
-    if (
-        s["dtype"] != "bfloat16"
-    ):  # what the engine computes in without being told; fsdp_config.dtype is not read
+    if s["dtype"] != "bfloat16":  # what the engine computes in without being told; fsdp_config.dtype is not read
         for role in (ACTOR, "actor_rollout_ref.ref"):
             key = f"{role}.fsdp_config.mixed_precision"
             dtypes = dict.fromkeys(("param_dtype", "reduce_dtype", "buffer_dtype"), s["dtype"])
             result[key] = Override(key, dtypes, "setting", added=True)
     dashboard = "ray_kwargs.ray_init.include_dashboard"
     result[dashboard] = Override(dashboard, False, "system", "one open port less", added=True)
-    result |= {
-        override.key: override for override in map(extra, system.get("framework_overrides", []))
-    }
+    result |= {override.key: override for override in map(extra, system.get("framework_overrides", []))}
     return list(result.values())
 
 
@@ -372,10 +359,5 @@ def extra(text: str) -> Override:
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip("+"):
-        raise UserError(
-            f"framework_overrides: {text!r} is not allowed; allowed: key=value, with `+` before a "
-            f"new key."
-        )
-    return Override(
-        key.lstrip("+"), yaml.safe_load(value), "system", "of the study", added=key.startswith("+")
-    )
+        raise UserError(f"framework_overrides: {text!r} is not allowed; allowed: key=value, with `+` before a new key.")
+    return Override(key.lstrip("+"), yaml.safe_load(value), "system", "of the study", added=key.startswith("+"))

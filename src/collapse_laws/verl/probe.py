@@ -33,9 +33,7 @@ def dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def cosine(inner: float, square: float, previous_square: float) -> float | None:
     """c_t from the three sums; None where it is not defined."""
-    norms = (
-        math.sqrt(square) * math.sqrt(previous_square) if min(square, previous_square) > 0 else 0.0
-    )
+    norms = math.sqrt(square) * math.sqrt(previous_square) if min(square, previous_square) > 0 else 0.0
     if not (math.isfinite(inner) and math.isfinite(norms)) or norms == 0.0:
         return None
     return inner / norms
@@ -168,12 +166,8 @@ def install() -> None:
             output["metrics"]["ratio_max"] = [probe.ratio_max]
         return output
 
-    def _vanilla(
-        old_log_prob: torch.Tensor, log_prob: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> Any:
-        mask = kwargs.get(
-            "response_mask", args[1] if len(args) > 1 else None
-        )  # [sequences, tokens]
+    def _vanilla(old_log_prob: torch.Tensor, log_prob: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        mask = kwargs.get("response_mask", args[1] if len(args) > 1 else None)  # [sequences, tokens]
         with torch.no_grad():
             ratio = torch.where(mask.bool(), (log_prob - old_log_prob).clamp(-20, 20), -20.0)
             current["probe"].ratio_max = max(current["probe"].ratio_max, float(ratio.max().exp()))

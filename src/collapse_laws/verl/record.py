@@ -66,9 +66,7 @@ def write_record(
 ) -> None:
     """Write rows and the attempts' own lines to `out`, and run.json last."""
     record = work / "record"
-    shutil.rmtree(
-        record, ignore_errors=True
-    )  # of an earlier end that was cut short; the lines hold it all
+    shutil.rmtree(record, ignore_errors=True)  # of an earlier end that was cut short; the lines hold it all
     writer = RunWriter(record)
     for row in step_rows(branch, cell.sync_interval):
         writer.steps.append(row)
