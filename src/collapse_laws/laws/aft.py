@@ -58,6 +58,16 @@ class _Model:
         gradient = np.r_[by_predictor @ weights, by_precision.sum()]
         return -float(log_mass.sum()), -gradient
 
+    def information(self, theta: Floats) -> float:
+        """How many exactly dated runs the intervals are worth: the sum of 1 - Var(noise | its interval)."""
+        predictor, precision = self.design @ theta[:-1], theta[-1]
+        upper, lower = precision * self.high - predictor, precision * self.low - predictor
+        log_mass = _log_difference(upper, lower)
+        weight_up = np.exp(-0.5 * upper**2 - _LOG_ROOT_TAU - log_mass)
+        weight_low = np.exp(-0.5 * lower**2 - _LOG_ROOT_TAU - log_mass)
+        edges = weight_up * upper - weight_low * np.nan_to_num(lower, neginf=0.0)
+        return float(np.clip(edges + (weight_up - weight_low) ** 2, 0.0, 1.0).sum())
+
 
 def fit_aft(low: Floats, high: Floats, lr: Floats, sync_interval: Floats) -> AftFit:
     """Fit b, c with sigma free, and c2 with b = 1, c = 0. Arrays of one length, onset in (low, high] learner
@@ -108,7 +118,7 @@ def _coefficient(model: _Model, position: int) -> tuple[float, tuple[float, floa
         return best
 
     peak = max(peak, profile(estimate))
-    found = likelihood_set(profile, estimate, peak, drop_allowed(runs, parameters), 0.05)
+    found = likelihood_set(profile, estimate, peak, drop_allowed(model.information(theta), parameters), 0.05)
     sigma = float(1 / theta[-1])
     return estimate, found, sigma, bool(sigma <= SIGMA_FLOOR * (1 + 1e-6))
 

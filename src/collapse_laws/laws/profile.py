@@ -34,17 +34,16 @@ def maximise(
     return -float(result.fun), result.x
 
 
-def drop_allowed(observations: int, parameters: int, level: float = LEVEL) -> float:
+def drop_allowed(information: float, parameters: int, level: float = LEVEL) -> float:
     """How far the log-likelihood may fall below its maximum inside the set.
 
-    For a normal regression with unknown sigma this is the exact cut-off, which tends to half a chi-square quantile; it
-    is what makes sets from nine runs honest. Infinite where there are no degrees of freedom left.
+    `information` is the number of exactly dated observations that the data are worth. For a normal regression with unknown
+    sigma this is the exact cut-off [derived]; it tends to half a chi-square quantile. Coarse intervals say little about sigma,
+    so counting them in full makes sets too short; at least one degree of freedom is left [declared].
     """
-    freedom = observations - parameters
-    if freedom < 1:
-        return np.inf
+    freedom = max(information - parameters, 1.0)
     quantile = student_t.ppf(0.5 + level / 2, freedom)
-    return 0.5 * observations * float(np.log1p(quantile**2 / freedom))
+    return 0.5 * (freedom + parameters) * float(np.log1p(quantile**2 / freedom))
 
 
 def likelihood_set(
