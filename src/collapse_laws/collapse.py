@@ -15,103 +15,25 @@ max_{j<M} r_j and the standard error se_M of r_M:
 
 The true onset lies in (t of the batch before, t of the collapsed batch] [derived]. With S < `window_updates`
 consecutive batches are averaged until they span that many learner updates, so that all S are judged on as many
-rollouts; the outcome says so.
+rollouts; the outcome says so. The windows then decide whether there is a drop, and the batches in them when.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from collapse_laws.drops import Found, below, find_drops, lasting, running_maximum
 from collapse_laws.errors import UserError
+from collapse_laws.outcome import Criterion, Outcome
 from collapse_laws.rewards import RewardSeries
 from collapse_laws.runrecord import RunRecord
 
-LABELS = ("collapsed", "oscillating", "survived", "undecided", "no_signal", "failed")
 SENSITIVITY_RHOS = (0.35, 0.5, 0.65, 0.8)
-
-
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """Thresholds of the rule [declared]; rewards are on the scale 0 to 1."""
-
-    rho: float = 0.5  # a drop leaves at most this fraction of the running maximum
-    min_drop: float = 0.05  # smallest absolute drop
-    z: float = 4.0  # smallest drop in standard errors of the snapshot mean
-    confirm: float = 0.75  # the next batch stays below this fraction of the running maximum
-    recovery: float = 0.75  # a later batch above this fraction of the earlier maximum ends the drop
-    partial_rho: float = 0.8  # a partial drop leaves at most this fraction
-    window_updates: int = 8  # batches are averaged until they span this many learner updates
-    survival_factor: float = 2.0  # a survivor outlives this many reference clocks
-    degenerate_above: float = 0.95  # median fraction of degenerate groups from which there is no signal
-    reward_range: tuple[float, float] | None = None  # of the scorer; None: [0, 1], or [-1, 1] where a mean is negative
-
-    def __post_init__(self) -> None:
-        for name in ("rho", "confirm", "recovery", "partial_rho"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UserError(f"criterion: {name} is {getattr(self, name)!r}; allowed: a number above 0, at most 1.")
-        if self.min_drop < 0 or self.z < 0 or self.window_updates < 1:
-            raise UserError("criterion: min_drop and z must be at least 0, and window_updates at least 1.")
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """A fall below rho times the running maximum, and the batch at which the reward had climbed back, if it did."""
-
-    index: int
-    reward: float
-    recovered_index: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a run. Indices are rollout batches M, steps learner updates, rewards on the scale 0 to 1."""
-
-    label: str
-    reason: str
-    sync_interval: int
-    updates: int | None
-    collapse_index: int | None = None
-    collapse_step: int | None = None  # t_obs = S*M
-    onset_low: int | None = None  # the true onset lies in (onset_low, onset_high], learner updates
-    onset_high: int | None = None
-    partial_drop_index: int | None = None  # first partial drop, which may be the collapse itself
-    partial_drop_step: int | None = None
-    first_drop_index: int | None = None  # first drop below rho, lasting or not
-    first_drop_step: int | None = None
-    first_drop_low: int | None = None  # interval of its onset, as for the collapse
-    first_drop_high: int | None = None
-    recovered: bool = False  # at least one drop climbed back
-    drops: tuple[Drop, ...] = ()
-    start_reward: float | None = None
-    peak_reward: float | None = None
-    last_reward: float | None = None
-    lr_budget_spent: float | None = None  # sum of the learning rates of all updates
-    reference_lr_budget: float | None = None  # c2
-    window_snapshots: int = 1  # batches averaged into one point
-    criterion: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """A dictionary of JSON values."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Outcome:
-        """The outcome `to_json` wrote; UserError for an unknown label or a missing key."""
-        if value.get("label") not in LABELS:
-            raise UserError(f"outcome: label {value.get('label')!r} is not allowed; allowed: {', '.join(LABELS)}.")
-        known = {f.name for f in dataclasses.fields(cls)}
-        body = {key: item for key, item in value.items() if key in known}
-        body["drops"] = tuple(Drop(**drop) for drop in body.get("drops", ()))
-        try:
-            return cls(**body)
-        except TypeError as error:
-            raise UserError(f"outcome: {error}.") from None
 
 
 def classify(
@@ -131,16 +53,23 @@ def classify(
 ) -> Outcome:
     """The outcome of one run by the declared rule.
 
-    Args: reward: mean reward of each rollout batch, in order; None or NaN where it was not finite. sync_interval: S,
-    learner updates between snapshots. snapshot: index M of each batch, strictly increasing (default 0, 1, ...); a gap
-    widens the onset's interval. se, n: standard error of each mean and its number of rollouts, NaN where unknown. The
-    larger of `se` and the binomial standard error counts. updates: learner updates made (default S times the last M).
-    lr: constant learning rate; with `updates` it gives the cumulative learning rate unless `lr_budget_spent` does.
-    reference_lr_budget: c2, which a survivor must outlive `survival_factor` times. degenerate_fraction: fraction of
-    groups with equal rewards, per batch. failed: the run crashed. criterion: thresholds (default: the declared ones).
+    Args:
+        reward: mean reward of each rollout batch, in order; None or NaN where it was not finite.
+        sync_interval: S, learner updates between snapshots.
+        snapshot: index M of each batch, strictly increasing (default 0, 1, ...); a gap widens the onset's interval.
+        se, n: standard error of each mean and its number of rollouts, NaN where unknown. The larger of `se` and the
+            binomial standard error counts.
+        updates: learner updates made (default S times the last M).
+        lr: constant learning rate; with `updates` it gives the cumulative learning rate unless `lr_budget_spent` does.
+        reference_lr_budget: c2, which a survivor must outlive `survival_factor` times.
+        degenerate_fraction: fraction of groups with equal rewards, per batch.
+        failed: the run crashed.
+        criterion: thresholds (default: the declared ones).
 
-    Raises: UserError: an empty series of a run that did not fail, rewards outside [0, 1] and [-1, 1], indices that
-    repeat or go back, columns of different lengths, S below 1.
+    Raises:
+        UserError: an empty series of a run that did not fail, rewards outside [0, 1] and [-1, 1], indices that repeat
+        or go
+            back, columns of different lengths, S below 1.
     """
     rule = criterion or Criterion()
     series = RewardSeries.build(
@@ -160,8 +89,8 @@ def classify(
     if not (series.reward.size or failed or series.nan_index is not None):
         raise UserError("the reward series is empty: a run needs at least one rollout batch.")
     crashed = failed or series.nan_index is not None
-    ceiling = _running_maximum(series.reward)
-    found = _find_drops(series, ceiling, rule, crashed)
+    ceiling = running_maximum(series.reward)
+    found = find_drops(series, ceiling, rule, crashed)
     label, reason = _label(series, found, rule, crashed, lr_budget_spent, reference_lr_budget)
     values = _describe(series, ceiling, found, rule, label == "collapsed")
     if series.window > 1:
@@ -226,71 +155,16 @@ def classify_run(
     return classify(criterion=criterion, **run_arguments(record, reference_lr_budget))
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A drop by its positions in the series."""
-
-    start: int
-    end: int | None  # position at which it had climbed back
-
-    def public(self, series: RewardSeries) -> Drop:
-        back = None if self.end is None else int(series.first[self.end])
-        return Drop(int(series.first[self.start]), float(series.reward[self.start]), back)
-
-
-def _running_maximum(reward: np.ndarray) -> np.ndarray:
-    """R_M, the largest reward before each point; NaN at the first."""
-    ceiling = np.full(reward.shape, np.nan)
-    ceiling[1:] = np.maximum.accumulate(reward[:-1])
-    return ceiling
-
-
-def _below(series: RewardSeries, ceiling: np.ndarray, fraction: float, rule: Criterion) -> np.ndarray:
-    """Where a point is at most `fraction` of the running maximum and the drop is larger than noise."""
-    pooled = (series.reward + ceiling) / 2
-    binomial = np.sqrt(pooled * (1 - pooled) / series.n)
-    se = np.fmax(np.fmax(series.se, binomial), 0.0)  # an unknown standard error counts as 0
-    noise = np.maximum(rule.min_drop, rule.z * np.where(np.isnan(se), 0.0, se))
-    return (series.reward <= fraction * ceiling) & (series.reward <= ceiling - noise)
-
-
-def _find_drops(series: RewardSeries, ceiling: np.ndarray, rule: Criterion, crashed: bool) -> list[_Found]:
-    """All drops in order. A drop at the very last point counts unless the run crashed there."""
-    reward, found, position = series.reward, [], 0
-    candidates = np.flatnonzero(_below(series, ceiling, rule.rho, rule))
-    for start in candidates:
-        if start < position:
-            continue
-        later = np.flatnonzero(reward[start + 1 :] >= rule.recovery * ceiling[start])
-        end = int(start) + 1 + int(later[0]) if later.size else None
-        at_end = start + 1 == reward.size
-        confirmed = not crashed if at_end else reward[start + 1] <= rule.confirm * ceiling[start]
-        if confirmed or end == start + 1:
-            found.append(_Found(int(start), end))
-            if end is None:
-                break
-            position = end
-    return found
-
-
-def _lasting(found: list[_Found], points: int) -> bool:
-    """Whether the last drop never climbed back and stands longer than any that did."""
-    if not found or found[-1].end is not None:
-        return False
-    recovered = max((drop.end - drop.start for drop in found if drop.end is not None), default=0)
-    return points - found[-1].start > recovered
-
-
 def _label(
     series: RewardSeries,
-    found: list[_Found],
+    found: list[Found],
     rule: Criterion,
     crashed: bool,
     spent: float | None,
     reference: float | None,
 ) -> tuple[str, str]:
     """The label and the sentence that gives its ground."""
-    if _lasting(found, series.reward.size):
+    if lasting(found, series.reward.size):
         drop = found[-1].public(series)
         before = f" after {len(found) - 1} drop(s) that climbed back" if len(found) > 1 else ""
         return "collapsed", (
@@ -307,7 +181,7 @@ def _label(
             "oscillating",
             f"The reward dropped {len(found)} times and climbed back {recovered} times.",
         )
-    once = f" One drop, at batch {found[0].public(series).index}, climbed back." if found else ""
+    once = f" One drop, at batch {found[0].index}, climbed back." if found else ""
     if series.degenerate is not None and series.degenerate > rule.degenerate_above:
         return (
             "no_signal",
@@ -339,11 +213,11 @@ def _label(
 
 
 def _describe(
-    series: RewardSeries, ceiling: np.ndarray, found: list[_Found], rule: Criterion, collapsed: bool
+    series: RewardSeries, ceiling: np.ndarray, found: list[Found], rule: Criterion, collapsed: bool
 ) -> dict[str, Any]:
     """The dated events and the rewards of an outcome."""
     values: dict[str, Any] = {}
-    partial = np.flatnonzero(_below(series, ceiling, rule.partial_rho, rule))
+    partial = np.flatnonzero(below(series, ceiling, rule.partial_rho, rule))
     if partial.size:
         at = int(partial[0])
         values |= {
@@ -352,10 +226,9 @@ def _describe(
         }
     for prefix, drop in (("first_drop", found[:1]), ("collapse", found[-1:] if collapsed else [])):
         if drop:
-            at = drop[0].start
-            values |= {f"{prefix}_index": int(series.first[at]), f"{prefix}_step": series.step(at)}
-            name = "onset" if prefix == "collapse" else prefix
-            values[f"{name}_low"], values[f"{name}_high"] = series.onset(at)
+            index, name = drop[0].index, "onset" if prefix == "collapse" else prefix
+            values |= {f"{prefix}_index": index, f"{prefix}_step": series.sync_interval * index}
+            values[f"{name}_low"], values[f"{name}_high"] = drop[0].onset
     if series.reward.size:
         values |= {
             "start_reward": float(series.reward[0]),

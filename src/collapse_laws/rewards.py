@@ -30,6 +30,8 @@ class RewardSeries:
     n: Floats  # rollouts, NaN where unknown
     degenerate: float | None  # median fraction of degenerate groups
     nan_index: int | None  # M of the first batch without a finite reward; nothing after it is read
+    batch: NDArray[np.int64]  # M of every batch
+    batch_reward: Floats  # of every batch, on the scale 0 to 1
 
     @classmethod
     def build(
@@ -62,7 +64,7 @@ class RewardSeries:
         index, count, groups = index[:end], count[:end], groups[:end]
         known = groups[np.isfinite(groups)]
         window = math.ceil(window_updates / sync_interval)
-        first, last = index, index
+        first, last, batch_reward = index, index, values
         if window > 1 and end:
             starts = np.arange(0, end, window)
             ends = np.minimum(starts + window, end)
@@ -78,11 +80,26 @@ class RewardSeries:
             n=count,
             degenerate=float(np.median(known)) if known.size else None,
             nan_index=nan_index,
+            batch=index,
+            batch_reward=batch_reward,
         )
 
-    def onset(self, position: int) -> tuple[int, int]:
-        """The half-open interval (low, high] of learner updates in which point `position` became what it is."""
-        return self.sync_interval * int(self.first[position - 1]), self.sync_interval * int(self.last[position])
+    def date(self, position: int, level: float) -> tuple[int, tuple[int, int]]:
+        """When point `position` fell to `level` or below: M of the first batch there, and (low, high] learner updates.
+
+        A window that the fall cuts in two may stay above `level`, so that the next one shows it: where the batches of
+        the window and of the one before part cleanly at `level`, they date the fall to one batch. Otherwise it may be
+        any of them.
+        """
+        low, index, high = self.first[position - 1], self.first[position], self.last[position]
+        if self.window > 1:
+            begin = (position - 1) * self.window
+            under = self.batch_reward[begin : (position + 1) * self.window] <= level
+            fall = int(np.argmax(under))
+            if 0 < fall and under[fall:].all():
+                low, index = self.batch[begin + fall - 1], self.batch[begin + fall]
+                high = index
+        return int(index), (self.sync_interval * int(low), self.sync_interval * int(high))
 
     def step(self, position: int) -> int:
         """S*M of the first batch of a point."""
@@ -114,7 +131,8 @@ def _index(snapshot: ArrayLike | None, size: int) -> NDArray[np.int64]:
     if wrong.size:
         at = int(wrong[0])
         raise UserError(
-            f"snapshot index {index[at + 1]} follows {index[at]}; allowed: each rollout batch once, in increasing order."
+            f"snapshot index {index[at + 1]} follows {index[at]}; "
+            "allowed: each rollout batch once, in increasing order."
         )
     return index
 

@@ -1,9 +1,12 @@
-"""A stability boundary with run-to-run noise: P(unstable) = Phi((log eta + alpha log x - A)/sigma), by Firth's penalised likelihood.
+"""A stability boundary with run-to-run noise, by Firth's penalised likelihood.
 
-With a sharp boundary the runs separate completely: the plain likelihood then tends to 1 as sigma -> 0, its sigma is too small
-wherever few runs lie near the boundary, and its sets are too short. The penalty 0.5 log det I(beta) (Firth 1993; profile sets
-after Heinze and Schemper 2002) keeps sigma away from 0. The full model's information enters the profile too, so that fixing
-alpha only restricts beta. Comparing 1/S with 1/(S-1) takes the plain likelihood, since their designs differ [declared].
+P(unstable) = Phi((log eta + alpha log x - A)/sigma).
+
+With a sharp boundary the runs separate completely: the plain likelihood then tends to 1 as sigma -> 0, its sigma is too
+small wherever few runs lie near the boundary, and its sets are too short. The penalty 0.5 log det I(beta) (Firth 1993;
+profile sets after Heinze and Schemper 2002) keeps sigma away from 0. The full model's information enters the profile
+too, so that fixing alpha only restricts beta. Comparing 1/S with 1/(S-1) takes the plain likelihood, since their
+designs differ [declared].
 """
 
 from __future__ import annotations

@@ -37,9 +37,10 @@ def maximise(
 def drop_allowed(information: float, parameters: int, level: float = LEVEL) -> float:
     """How far the log-likelihood may fall below its maximum inside the set.
 
-    `information` is the number of exactly dated observations that the data are worth. For a normal regression with unknown
-    sigma this is the exact cut-off [derived]; it tends to half a chi-square quantile. Coarse intervals say little about sigma,
-    so counting them in full makes sets too short; at least one degree of freedom is left [declared].
+    `information` is the number of exactly dated observations that the data are worth. For a normal regression with
+    unknown sigma this is the exact cut-off [derived]; it tends to half a chi-square quantile. Coarse intervals say
+    little about sigma, so counting them in full makes sets too short; at least one degree of freedom is left
+    [declared].
     """
     freedom = max(information - parameters, 1.0)
     quantile = student_t.ppf(0.5 + level / 2, freedom)
