@@ -67,9 +67,8 @@ def classify(
         criterion: thresholds (default: the declared ones).
 
     Raises:
-        UserError: an empty series of a run that did not fail, rewards outside [0, 1] and [-1, 1], indices that repeat
-        or go
-            back, columns of different lengths, S below 1.
+        UserError: an empty series of a run that did not fail, rewards outside [0, 1] and [-1, 1], indices that
+            repeat or go back, columns of different lengths, S below 1.
     """
     rule = criterion or Criterion()
     series = RewardSeries.build(

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapse_laws.changepoint import bayes, cusum, page_hinkley
-from collapse_laws.collapse import LABELS, Criterion, Outcome, classify, sensitivity
+from collapse_laws.collapse import classify, sensitivity
 from collapse_laws.errors import UserError
+from collapse_laws.outcome import LABELS, Criterion, Outcome
 
 # rewards with the features described for S = 32: one earlier batch; improvement; a partial drop one batch before; a long climb
 PUBLISHED = {

@@ -8,8 +8,8 @@ from typing import Any
 from collapse_laws.advise.calibration import PUBLISHED, Brackets, reference_budget
 from collapse_laws.advise.judge import Rates, judge, rates
 from collapse_laws.advise.readings import NAMES, Reading, readings
-from collapse_laws.collapse import Outcome
 from collapse_laws.logs import ReadLog
+from collapse_laws.outcome import Outcome
 from collapse_laws.protocol import LagError, check_realised_lag
 
 

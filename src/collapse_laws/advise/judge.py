@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collapse_laws.collapse import Criterion, Outcome, classify
+from collapse_laws.collapse import classify
 from collapse_laws.errors import UserError
 from collapse_laws.logs import ReadLog
+from collapse_laws.outcome import Criterion, Outcome
 
 
 @dataclass(frozen=True, slots=True)

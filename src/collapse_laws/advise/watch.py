@@ -19,7 +19,6 @@ import numpy as np
 
 from collapse_laws.advise.calibration import Brackets, reference_budget
 from collapse_laws.advise.judge import judge_series
-from collapse_laws.collapse import Outcome
 from collapse_laws.errors import UserError
 from collapse_laws.logs.csvlog import CsvTable
 from collapse_laws.logs.jsonlog import JsonLines
@@ -28,6 +27,7 @@ from collapse_laws.logs.reader import LINE_FORMATS, detect
 from collapse_laws.logs.sources import read_head
 from collapse_laws.logs.table import MetricTable
 from collapse_laws.logs.textlog import TextLines, step_of_row
+from collapse_laws.outcome import Outcome
 
 _KEPT = 64  # rollout batches kept, besides the first and the best
 _LONGEST_LINE = 1 << 22

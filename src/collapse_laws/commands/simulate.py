@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     write_json(args.out / "validation.json", {"scale": "theory", "seed": args.seed, "designs": summary})
     print("Theory simulator, not training: share of studies whose 95 % set holds the truth")
     for entry in summary:
-        covered = ", ".join(f"{name} {entry[name]['coverage']:.3f}" for name in PARAMETERS)
+        covered = ", ".join(
+            f"{name} {entry[name]['coverage']:.3f}" for name in PARAMETERS if entry[name]["coverage"] is not None
+        )
         print(f"{entry['design']}: {covered}; law (i) {entry['law_i']}; law (ii) {entry['law_ii']}")
     return 0
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from collapse_laws.advise.watch import Batches
-from collapse_laws.collapse import Outcome
 from collapse_laws.errors import UserError
 from collapse_laws.logs.keys import choose
+from collapse_laws.outcome import Outcome
 from collapse_laws.runrecord import SCHEMA_VERSION, STEP_COLUMNS, RunWriter, finish, settings_digest
 
 _METRICS = (

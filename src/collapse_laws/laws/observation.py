@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collapse_laws.collapse import LABELS
 from collapse_laws.errors import UserError
+from collapse_laws.outcome import LABELS
 
 HOLDS, REFUTED, NOT_DECIDED = "holds", "refuted", "not decided by these data"
 Interval = tuple[float | None, float | None]  # None: unbounded on that side

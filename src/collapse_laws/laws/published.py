@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collapse_laws.collapse import LABELS, Outcome
 from collapse_laws.errors import UserError
 from collapse_laws.laws.boundary import Boundary, fit_boundary
 from collapse_laws.laws.clock import fit_clock
 from collapse_laws.laws.observation import Interval, Observation
 from collapse_laws.laws.results import SCHEMA_VERSION, cell_path, laws_path, laws_result
+from collapse_laws.outcome import LABELS, Outcome
 from collapse_laws.protocol import collapse_step, onset_interval
 from collapse_laws.runrecord import write_json
 from collapse_laws.study import cell_name

@@ -14,18 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from collapse_laws.changepoint import crosschecks
-from collapse_laws.collapse import (
-    LABELS,
-    SENSITIVITY_RHOS,
-    Outcome,
-    classify,
-    run_arguments,
-    sensitivity,
-)
+from collapse_laws.collapse import SENSITIVITY_RHOS, classify, run_arguments, sensitivity
 from collapse_laws.errors import UserError
 from collapse_laws.laws.boundary import fit_boundary
 from collapse_laws.laws.clock import fit_clock
 from collapse_laws.laws.observation import Observation
+from collapse_laws.outcome import LABELS, Outcome
 from collapse_laws.rewards import RewardSeries
 from collapse_laws.runrecord import SNAPSHOTS, STEPS, RunRecord
 from collapse_laws.study import Cell, Study

@@ -37,6 +37,11 @@ class Truth:
     rollouts: int = 512
     horizon_clocks: float = 2.2  # a run that does not exit ends after so many c2/eta
 
+    @property
+    def has_lr_budget(self) -> bool:
+        """Whether t*eta is one number c2."""
+        return self.b == 1 and self.c == 0
+
     def clock_updates(self, sync_interval: int, lr: float) -> float:
         """t*, updates to the exit without noise."""
         return self.c2 / lr * (lr / LR_UNIT) ** (1 - self.b) * (sync_interval / INTERVAL_UNIT) ** self.c
