@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from collapse_laws.collapse import classify, sensitivity
 from collapse_laws.errors import UserError
 from collapse_laws.outcome import LABELS, Criterion, Outcome
 
-# rewards with the features described for S = 32: one earlier batch; improvement; a partial drop one batch before; a long climb
+# rewards with the features described for S = 32:
+# one earlier batch; improvement; a partial drop one batch before; a long climb
 PUBLISHED = {
     1: ("1e-6", [0.41, 0.06, 0.03]),
     2: ("5e-7", [0.40, 0.52, 0.05, 0.02]),
@@ -230,3 +232,23 @@ def test_every_series_has_one_label_and_scale_does_not_matter_to_shape(reward, s
         criterion=dataclasses.replace(Criterion(), min_drop=1.0, z=0.0, rho=0.01),
     )
     assert strict.first_drop_index is None or min(reward) == 0
+
+
+@pytest.mark.parametrize(("sync_interval", "batch"), [(4, 20), (4, 21), (2, 40), (2, 41), (2, 42), (2, 43)])
+def test_batches_date_a_drop_that_cuts_a_window(sync_interval, batch):
+    reward = np.full(64, 0.6)
+    reward[batch:] = 0.02
+    outcome = classify(reward, sync_interval=sync_interval, n=np.full(64, 512))
+    assert (outcome.label, outcome.collapse_index) == ("collapsed", batch)
+    assert (outcome.onset_low, outcome.onset_high) == (sync_interval * (batch - 1), sync_interval * batch)
+    assert (outcome.first_drop_index, outcome.drops[0].index) == (batch, batch)
+
+
+def test_many_drops_take_linear_time():
+    seconds = []
+    for repeats in (2_000, 20_000):
+        reward = np.tile([0.6, 0.1, 0.1], repeats)
+        start = time.process_time()
+        assert len(classify(reward, sync_interval=8).drops) == repeats
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 30 * seconds[0]
