@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from collapse_laws import runrecord
 from collapse_laws.errors import UserError
 from collapse_laws.runrecord import (
     MANIFEST_KEYS,
@@ -14,6 +17,7 @@ from collapse_laws.runrecord import (
     RunWriter,
     check_row,
     finish,
+    read_rows,
     read_run,
     settings_digest,
 )
@@ -106,3 +110,18 @@ def test_digest_does_not_depend_on_order():
     assert settings_digest({"a": 1}) != settings_digest({"a": 2})
     with pytest.raises(ValueError, match=r"JSON|float"):
         settings_digest(json.loads('{"a": NaN}'))
+
+
+@pytest.mark.parametrize("tail", ["", '{"t": 7, "snap', '{"t": "3", "snapshot": 0.0, "lag": 3, "lr": 1e-3}\n'])
+def test_rows_read_at_once_are_those_read_one_by_one(tmp_path, monkeypatch, tail):
+    rng = np.random.default_rng(1)
+    path = tmp_path / "steps.jsonl"
+    with open(path, "w") as file:
+        for t in range(40):
+            row = {"t": t, "snapshot": t // 8, "lag": t % 8, "lr": 1e-3, "tokens": None if t % 5 else 2**40 + t}
+            row |= {"loss": float(rng.normal() * 10.0 ** rng.integers(-300, 300)), "kl_ref": 0 if t % 3 else None}
+            file.write(json.dumps(row) + "\n")
+        file.write(tail)
+    at_once = read_rows(path, STEP_COLUMNS)
+    monkeypatch.setattr(runrecord, "_read_plain", lambda *given: None)
+    pd.testing.assert_frame_equal(at_once, read_rows(path, STEP_COLUMNS), check_exact=True)
