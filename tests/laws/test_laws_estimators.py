@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.stats import norm
 from scipy.stats import t as student_t
 
@@ -169,6 +170,36 @@ def test_coarse_intervals_count_for_less_and_widen_the_sets():
         assert fit.b[0] < 1 < fit.b[1]
         widths.append(fit.b[1] - fit.b[0])
     assert widths[1] > 1.5 * widths[0]
+
+
+def test_cut_off_counts_what_the_intervals_are_worth():
+    """At the end of the set of b, the likelihood written out here has fallen by the cut-off that was drawn."""
+    rng = np.random.default_rng(11)
+    s, eta = (part.ravel() for part in np.meshgrid([8.0, 16, 32], np.geomspace(1e-7, 1e-6, 4)))
+    high = 32 * np.ceil(3.2e-5 / eta * np.exp(0.2 * rng.normal(size=s.size)) / 32)
+    low = high - 32
+    fit = fit_aft(low, high, eta, s)
+    with np.errstate(divide="ignore"):
+        log_low, log_high = np.log(low), np.log(high)
+
+    def negative(theta, b=None):
+        slope = theta[3] if b is None else b
+        mean, sigma = theta[0] - slope * (np.log(eta) + 15) + theta[1] * (np.log(s) - 2.8), max(np.exp(theta[2]), 0.02)
+        mass = norm.cdf((log_high - mean) / sigma) - norm.cdf((log_low - mean) / sigma)
+        return -np.log(np.maximum(mass, 1e-300)).sum()
+
+    options = {"xatol": 1e-7, "fatol": 1e-10, "maxiter": 20_000, "maxfev": 20_000}
+    best = minimize(negative, [4.6, 0.0, -1.5, 1.0], method="Nelder-Mead", options=options)
+    mean = best.x[0] - best.x[3] * (np.log(eta) + 15) + best.x[1] * (np.log(s) - 2.8)
+    noise = rng.normal(size=400_000)
+    information = 0.0
+    for k in range(s.size):
+        t = mean[k] + np.exp(best.x[2]) * noise
+        information += 1 - noise[(log_low[k] < t) & (t <= log_high[k])].var()
+    assert 3 < information < s.size - 1
+    fallen = minimize(lambda v: negative(v, fit.b[1]), best.x[:3], method="Nelder-Mead", options=options).fun - best.fun
+    assert fallen == pytest.approx(drop_allowed(information, 3), rel=0.02)
+    assert abs(drop_allowed(s.size, 3) - fallen) > 0.1
 
 
 def test_clock_verdicts():
