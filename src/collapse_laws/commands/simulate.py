@@ -7,11 +7,9 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from collapse_laws.errors import UserError
-from collapse_laws.laws.validation import DESIGNS, MAIN_DESIGN, PARAMETERS, summarise, validate
-from collapse_laws.runrecord import write_json
+from collapse_laws.laws.validation import DESIGNS, MAIN_DESIGN, PARAMETERS, validate, write_validation
 from collapse_laws.study import cell_name
 from collapse_laws.theory.simulator import Truth, simulate_run, write_record
 
@@ -35,10 +33,7 @@ def run(args: argparse.Namespace) -> int:
         return _records(args)
     designs = [design for design in DESIGNS if design.name == MAIN_DESIGN or not args.main_only]
     rows = validate(designs, args.studies, args.seed, args.jobs)
-    summary = summarise(designs, rows)
-    args.out.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(rows).to_csv(args.out / "studies.csv", index=False)
-    write_json(args.out / "validation.json", {"scale": "theory", "seed": args.seed, "designs": summary})
+    summary = write_validation(args.out, designs, rows, args.seed)
     print("Theory simulator, not training: share of studies whose 95 % set holds the truth")
     for entry in summary:
         covered = ", ".join(

@@ -7,8 +7,8 @@ answers, each with its own assumptions:
   one, the product law is refuted on this grid and the violating pair is named [derived];
 * the feasible set of alpha in eta_max = exp(A) x^-alpha, x = S or S-1, if the boundary is sharp and a power law
   [derived];
-* a probit boundary with run-to-run noise, P(collapse) = Phi((log eta + alpha log x - A)/sigma), its 95 %
-  profile-likelihood set of alpha. Complete separation is the normal case here, so sigma has a floor [declared].
+* a probit boundary with run-to-run noise, P(collapse) = Phi((log eta + alpha log x - A)/sigma), its 95 % profile set
+  of alpha. Complete separation is the normal case here, so the likelihood has Firth's penalty [declared].
 
 The verdict is on |alpha - 1| <= 0.1 in x = S [declared], judged on the hull of both sets.
 """

@@ -6,7 +6,8 @@ Law (ii) [stated]: b = 1, c = 0, so that t eta = c2 for all S. A collapse index 
 * the set of c2 that all intervals share, and the polygon of (b, c) that some noiseless line through all intervals has
   [derived];
 * an interval-censored log-normal accelerated-failure-time model on the collapsed runs, 95 % profile-likelihood sets
-  with a floor under sigma, without which the likelihood is flat as sigma -> 0 [declared].
+  with a floor under sigma, without which the likelihood is flat as sigma -> 0, and a cut-off that counts each run by
+  what its interval is worth [declared].
 
 Surviving runs are not late failures but on another branch (Section 3.3 [stated]), so they never enter as
 right-censored: on the published table that would give b near 1.5 and c near -0.6. Verdicts are on |b-1| <= 0.1 and |c|

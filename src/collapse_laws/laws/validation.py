@@ -12,14 +12,17 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from collapse_laws.collapse import classify
 from collapse_laws.laws.boundary import ALPHA_MARGIN, SCALES, fit_boundary
 from collapse_laws.laws.clock import fit_clock
 from collapse_laws.laws.observation import Interval, Observation, equivalence, hull
+from collapse_laws.runrecord import write_json
 from collapse_laws.theory.simulator import Truth, simulate_run
 
 PARAMETERS = ("alpha", "b", "c", "c2")
@@ -153,6 +156,17 @@ def summarise(designs: Iterable[Design], rows: Sequence[dict[str, Any]]) -> list
             verdicts = [row[law] for row in own]
             entry[law] = {verdict: verdicts.count(verdict) / len(own) for verdict in sorted(set(verdicts))}
         summary.append(entry)
+    return summary
+
+
+def write_validation(
+    directory: Path, designs: Sequence[Design], rows: Sequence[dict[str, Any]], seed: int
+) -> list[dict[str, Any]]:
+    """Write studies.csv (one row a study) and validation.json (one entry a design), and return the entries."""
+    summary = summarise(designs, rows)
+    directory.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).to_csv(directory / "studies.csv", index=False)
+    write_json(directory / "validation.json", {"scale": "theory", "seed": seed, "designs": summary})
     return summary
 
 
