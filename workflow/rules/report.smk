@@ -121,4 +121,4 @@ rule picture:
         "logs/picture.log",
     localrule: True
     shell:
-        "({sys.executable} -m snakemake --nolock --quiet all --rulegraph all | dot -Tsvg >{output}) 2>{log}"
+        "({sys.executable} -m snakemake --nolock --quiet all --rulegraph dot | dot -Tsvg >{output}) 2>{log}"
