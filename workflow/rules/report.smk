@@ -16,11 +16,7 @@ def captioned(path, name, category):
 
 
 def figure_files(study, prefix="results/{study}"):
-    return [
-        f"{prefix}/figures/{name}.{suffix}"
-        for name in figure_names(study)
-        for suffix in FORMATS
-    ]
+    return [f"{prefix}/figures/{name}.{suffix}" for name in figure_names(study) for suffix in FORMATS]
 
 
 rule tables:
@@ -69,11 +65,7 @@ rule figures:
         scores=lambda wildcards: scores(wildcards.study),
     output:
         [
-            (
-                captioned(path, Path(path).stem, "Figures")
-                if path.endswith(".svg")
-                else path
-            )
+            (captioned(path, Path(path).stem, "Figures") if path.endswith(".svg") else path)
             for path in figure_files("any")
         ],
     log:

@@ -31,9 +31,7 @@ def starting_point(wildcards):
         mark_changed(run_json(cell))
     elif not os.path.exists(CHANGED):
         mark_changed("nothing")
-    start = [
-        path for path in starting_files(cell) if os.path.exists(path) or not current
-    ]
+    start = [path for path in starting_files(cell) if os.path.exists(path) or not current]
     return [ancient(CHANGED) if current else CHANGED, *map(ancient, start)]
 
 
