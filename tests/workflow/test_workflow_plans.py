@@ -88,6 +88,18 @@ def test_paper_study_plans_eight_gpus_a_run_and_its_data_once(project):
     assert "gpu=8" in text
 
 
+def test_paper_study_without_gpus_ends_in_a_sentence_before_anything_is_fetched(project, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    command = (sys.executable, "-m", "snakemake", "results/table1.csv", "--config", "study=paper")
+    done = project.run(*command, check=False)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("study 'paper' needs 8 GPUs a run (4 training, 4 rollout), and")
+    assert "Traceback" not in done.stdout
+    assert not (project.root / "models").exists()
+    command = (sys.executable, "-m", "snakemake", "checked_jobs", "--config", "study=paper", "-n")
+    assert "check 48" in " ".join(project.run(*command).stdout.split())
+
+
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
