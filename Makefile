@@ -79,12 +79,15 @@ reproduce-full: env  ## the same with every block of the grid
 reproduce-smoke: env  ## the whole road in a minute, on a 2x2 miniature
 	$(SNAKEMAKE) --config study=smoke
 
-restore: env  ## pull the recorded runs; then nothing is left to train
+restore: env  ## pull the recorded runs, train nothing, and make tables, figures and page from them
 	dvc pull
-	snakemake --dry-run --quiet rules --config study=$(STUDY) -- results/table1.csv
+	@if snakemake --dry-run --config study=$(STUDY) | grep -E '^(warmstart|train|evaluate) '; then \
+	  echo "Some runs of study $(STUDY) are not among the recorded ones, see above; \`make reproduce\` makes them." >&2; exit 1; fi
+	$(SNAKEMAKE) --config study=$(STUDY)
 
 record: env  ## after a grid run: write the hashes to dvc.lock and put the outputs into the remotes
 	collapse-laws cells --write
+	$(SNAKEMAKE) results/smoke/table1.csv
 	dvc commit --force
 	dvc push
 

@@ -1,7 +1,7 @@
 # Tables, figures and pages.
 from collapse_laws.figures.catalogue import FORMATS, figure_names
 
-TABLES = [1, 2, 3]
+TABLES = [*(f"table{n}{twin}" for n in (1, 2, 3) for twin in ("", "_twin")), "sensitivity"]
 TABLE_FORMATS = ["csv", "tex", "html"]
 
 
@@ -19,15 +19,21 @@ def figure_files(study, prefix="results/{study}"):
     return [f"{prefix}/figures/{name}.{suffix}" for name in figure_names(study) for suffix in FORMATS]
 
 
+def table_files(prefix):
+    """Tables with their twins, paper against reproduced, and the numbers for a paper's text and for DVC."""
+    tables = [f"{prefix}/{name}.{suffix}" for name in TABLES for suffix in TABLE_FORMATS]
+    return [*tables, f"{prefix}/macros.tex", f"{prefix}/metrics.json"]
+
+
 rule tables:
     """Tables 1 to 3 of a study."""
     input:
         outcomes,
         laws="results/{study}/laws.json",
         scores=lambda wildcards: scores(wildcards.study),
+        reference=expand("reference/{name}.csv", name=["knobs", "table1", "table3", "extended"]),
     output:
-        expand("results/{{study}}/table{n}.{suffix}", n=TABLES, suffix=TABLE_FORMATS),
-        expand("results/{{study}}/{name}", name=["macros.tex", "metrics.json"]),
+        table_files("results/{study}"),
     log:
         "logs/tables/{study}.log",
     localrule: True
@@ -83,7 +89,7 @@ rule page:
         rules.tables.output,
         rules.figures.output,
     output:
-        "reports/{study}/index.html",
+        captioned("reports/{study}/index.html", "page", "Page"),
     log:
         "logs/report/{study}.log",
     localrule: True
@@ -96,13 +102,14 @@ rule published_page:
     input:
         "results/published/laws.json",
     output:
+        table_files("results/published"),
         figure_files("published", "results/published"),
         page="reports/published/index.html",
     log:
         "logs/report/published.log",
     localrule: True
     shell:
-        "({COMMAND} figures --study published && {COMMAND} report --study published) >{log} 2>&1"
+        "({COMMAND} tables --study published && {COMMAND} figures --study published && {COMMAND} report --study published) >{log} 2>&1"
 
 
 rule picture:
