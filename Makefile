@@ -21,7 +21,7 @@ help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 # --- environments -------------------------------------------------------------------------------------------------
-.PHONY: env env-test env-pocket env-trl env-vllm env-browser env-slurm
+.PHONY: env env-test env-pocket env-trl env-vllm env-browser env-picture env-slurm
 env: $(VENV)/reproduce.done  ## what `make reproduce` needs, in .venv
 env-test: $(VENV)/test.done  ## the rest that the tests need, in the same .venv
 
@@ -65,6 +65,9 @@ env-browser:  ## headless Chromium and axe-core, for the tests of the page (Debi
 	command -v chromium >/dev/null && command -v npm >/dev/null || { $(APT) chromium nodejs npm >/dev/null; }
 	test -e node_modules/axe-core/axe.min.js || npm install --silent --no-save --no-package-lock axe-core@4.14.1
 
+env-picture:  ## Graphviz, for the workflow's picture (Debian, as root)
+	command -v dot >/dev/null || { $(APT) graphviz >/dev/null; }
+
 env-slurm:  ## Slurm, for the tests of the cluster's road (Debian, as root)
 	command -v slurmctld >/dev/null && command -v munged >/dev/null || { $(APT) slurm-wlm munge >/dev/null; }
 
@@ -91,7 +94,7 @@ record: env  ## after a grid run: write the hashes to dvc.lock and put the outpu
 	dvc commit --force
 	dvc push
 
-picture: env  ## docs/workflow.svg
+picture: env env-picture  ## docs/workflow.svg
 	$(SNAKEMAKE) --forcerun picture -- docs/workflow.svg
 
 # --- checks -------------------------------------------------------------------------------------------------------
