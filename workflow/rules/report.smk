@@ -50,7 +50,7 @@ rule active_table:
     output:
         report(
             "results/table{number}.csv",
-            caption="../report/table{number}.rst",
+            caption="../report/table.rst",
             category="Tables",
             labels={"study": STUDY, "name": "Table {number}"},
         ),
