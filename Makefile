@@ -10,7 +10,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export OMP_NUM_THREADS := 1
 export COLLAPSE_LAWS_SHARED ?= $(CURDIR)/../shared
 CORES ?= all
-SNAKEMAKE = snakemake --cores $(CORES)
+SNAKEMAKE = snakemake --quiet rules host --cores $(CORES)
 STUDY ?= proxy
 # the pin of one package, from its one place
 pin = $(shell sed -n 's/.*"\($(1)==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
