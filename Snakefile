@@ -33,3 +33,10 @@ rule runs:
     input:
         [run_json(cell) for cell in cells(STUDY)],
     localrule: True
+
+
+rule checked_jobs:
+    """Every training job of the active study in check-only mode: a rehearsal on the cluster, in minutes."""
+    input:
+        [f"work/check/{STUDY}/{cell.name}.txt" for cell in cells(STUDY)],
+    localrule: True

@@ -7,7 +7,7 @@ set -euo pipefail
 state=$(realpath -m "${1:-.slurm}")
 conf=/etc/slurm  # the job step drops SLURM_CONF, so a configuration elsewhere is not found inside a job
 mark="written by tools/slurm-up.sh"
-cpus=16 gpus=8 memory_mb=900000
+cpus=128 gpus=8 memory_mb=900000
 
 [ "$(id -u)" = 0 ] || { echo "$0: Slurm's daemons need root here." >&2; exit 2; }
 for program in slurmctld slurmd munged; do

@@ -94,9 +94,7 @@ def copy_project(target: Path) -> Project:
     for name in FOLDERS:
         shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     (target / "slurm").symlink_to("profiles/slurm")
-    (target / ".dvc").mkdir()
-    shutil.copy(ROOT / ".dvc" / "config", target / ".dvc" / "config")
-    shutil.copy(ROOT / ".dvc" / ".gitignore", target / ".dvc" / ".gitignore")
+    shutil.copytree(ROOT / ".dvc", target / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache", "config.local"))
     return Project(target)
 
 

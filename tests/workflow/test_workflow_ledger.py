@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main")
 
 
 def test_cells_yaml_is_what_params_expand_to(project):
@@ -24,21 +26,12 @@ def test_clone_pulls_and_trains_nothing(recorded, tmp_path_factory):
     recorded.edit("params.yaml", "    recorded: core ", "    recorded: []  ")  # of the proxy
     recorded.edit("params.yaml", "  smoke:\n", "  smoke:\n    recorded: core\n")
     recorded.run(sys.executable, "-m", "collapse_laws", "cells", "--write")
-    git = (
-        "git",
-        "-c",
-        "user.name=t",
-        "-c",
-        "user.email=t@example.org",
-        "-c",
-        "init.defaultBranch=main",
-    )
-    recorded.run(*git, "init", "-q")
-    recorded.run(*git, "add", "-A")
+    recorded.run(*GIT, "init", "-q")
+    recorded.run(*GIT, "add", "-A")
     recorded.run("dvc", "commit", "-f", "-q", "start", "smoke")
     recorded.run("dvc", "push", "-q")
-    recorded.run(*git, "add", "-A")
-    recorded.run(*git, "commit", "-qm", "records")
+    recorded.run(*GIT, "add", "-A")
+    recorded.run(*GIT, "commit", "-qm", "records")
     assert not recorded.run("git", "ls-files", "runs").stdout
     clone = type(recorded)(tmp_path_factory.mktemp("clone") / "project")
     recorded.run("git", "clone", "-q", ".", str(clone.root))
@@ -47,3 +40,19 @@ def test_clone_pulls_and_trains_nothing(recorded, tmp_path_factory):
     clone.edit("workflow/cells.yaml", "      seed: 11", "      seed: 12")
     changed = clone.run("dvc", "status", "start", "smoke").stdout
     assert changed.count("smoke@") == 1
+
+
+def test_plots_of_the_active_study_are_drawn_from_its_tables(project):
+    header = "arm,model,sync_interval,lr,seed,label,quantity,t,value,lr_budget"
+    figures = project.root / "results/proxy/figures"
+    figures.mkdir(parents=True)
+    (figures / "by_budget.csv").write_text(f"{header}\nvanilla,tiny,8,4e-3,11,collapsed,reward,0,0.5,0.032\n")
+    (project.root / "results/table1.csv").write_text(
+        "cell,arm,label,sync_interval,lr,collapse_step\nc,a,collapsed,8,1,16\n"
+    )
+    project.run(*GIT, "init", "-q")
+    found = json.loads(project.run("dvc", "plots", "show", "--json").stdout)["data"]
+    assert set(found) == {"reward against cumulative learning rate", "collapse clock"}
+    for plot in found.values():
+        (spec,) = plot
+        assert "<DVC_METRIC" not in json.dumps(spec["content"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+ROOT = Path(__file__).resolve().parents[2]
 SMOKE = ("--config", "study=smoke")
 TABLE = "results/table1.csv"
 CELL = "recomputed_tiny_S8_eta1e-3_seed11"
@@ -88,6 +91,18 @@ def test_paper_study_plans_eight_gpus_a_run_and_its_data_once(project):
     assert "gpu=8" in text
 
 
+def test_paper_study_without_gpus_ends_in_a_sentence_before_anything_is_fetched(project, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    command = (sys.executable, "-m", "snakemake", "results/table1.csv", "--config", "study=paper")
+    done = project.run(*command, check=False)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("study 'paper' needs 8 GPUs a run (4 training, 4 rollout), and")
+    assert "Traceback" not in done.stdout
+    assert not (project.root / "models").exists()
+    command = (sys.executable, "-m", "snakemake", "checked_jobs", "--config", "study=paper", "-n")
+    assert "check 48" in " ".join(project.run(*command).stdout.split())
+
+
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
@@ -112,3 +127,13 @@ def test_five_hundred_cells_are_planned_within_half_a_minute(project):
     plan = project.plan(TABLE, *SMOKE)
     assert plan["train"] == 500
     assert time.perf_counter() - start < 30
+
+
+def test_picture_in_the_readme_shows_the_rules_that_there_are(project):
+    if not shutil.which("dot"):
+        pytest.skip("needs Graphviz: `make env-picture`")
+    project.run(sys.executable, "-m", "snakemake", "docs/workflow.svg")
+    drawn, kept = ((root / "docs/workflow.svg").read_text(encoding="utf-8") for root in (project.root, ROOT))
+    labels = re.findall(r">([^<>]+)</text>", drawn)
+    assert {"warmstart", "train", "extract", "tables", "page"} <= set(labels)
+    assert sorted(labels) == sorted(re.findall(r">([^<>]+)</text>", kept))

@@ -18,10 +18,7 @@ rule extract:
 
 
 def outcomes(wildcards):
-    return [
-        f"results/{wildcards.study}/cells/{cell.name}.json"
-        for cell in cells(wildcards.study)
-    ]
+    return [f"results/{wildcards.study}/cells/{cell.name}.json" for cell in cells(wildcards.study)]
 
 
 def cell_names(wildcards):
@@ -47,7 +44,7 @@ rule laws:
 rule published:
     """The published tables through the same estimators."""
     input:
-        expand("reference/table{number}.csv", number=[1, 3]),
+        expand("reference/{name}.csv", name=["table1", "table3", "extended"]),
     output:
         "results/published/laws.json",
     log:
@@ -55,3 +52,18 @@ rule published:
     localrule: True
     shell:
         "{COMMAND} published >{log} 2>&1"
+
+
+rule simulate:
+    """The estimators checked on simulated studies whose boundary and clock are known."""
+    output:
+        expand("results/validation/{name}", name=["validation.json", "studies.csv"]),
+    log:
+        "logs/simulate.log",
+    localrule: True
+    threads: 2
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    shell:
+        "{COMMAND} simulate --jobs {threads} --out results/validation >{log} 2>&1"

@@ -58,9 +58,7 @@ def cells(study):
 
 def cell_of(wildcards):
     known = cells_by_name(wildcards.study)
-    return known.get(wildcards.cell) or checked(
-        study_of(wildcards.study).cell, wildcards.cell
-    )
+    return known.get(wildcards.cell) or checked(study_of(wildcards.study).cell, wildcards.cell)
 
 
 study_of(STUDY)  # an unknown study or extent ends here, in one sentence
@@ -86,9 +84,7 @@ def record_is_current(study, cell):
     knows nothing of a record that `dvc checkout` has exchanged.
     """
     cell = cells_by_name(study)[cell]
-    return is_current(
-        Path(run_json(cell)), cell.digest, training_fingerprint(cell.trainer)
-    )
+    return is_current(Path(run_json(cell)), cell.digest, training_fingerprint(cell.trainer))
 
 
 # Named for the line in which Snakemake says why it trains again: "Updated input files: ...".
@@ -98,15 +94,11 @@ CHANGED = "work/settings-or-source-changed"
 def mark_changed(output):
     """Make CHANGED newer than `output` and unlike any earlier CHANGED (Snakemake compares small files by content)."""
     mark = Path(CHANGED)
-    times = [
-        os.path.getmtime(path) for path in (CHANGED, output) if os.path.exists(path)
-    ]
+    times = [os.path.getmtime(path) for path in (CHANGED, output) if os.path.exists(path)]
     newest = max(times, default=0.0)
     mark.parent.mkdir(exist_ok=True)
     mark.write_text(f"{time.time_ns()} {output}\n", encoding="utf-8")
-    if (
-        newest >= mark.stat().st_mtime
-    ):  # pulled files may bear any time, the future's too
+    if newest >= mark.stat().st_mtime:  # pulled files may bear any time, the future's too
         os.utime(mark, (newest + 1, newest + 1))
 
 

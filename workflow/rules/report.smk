@@ -1,7 +1,7 @@
 # Tables, figures and pages.
 from collapse_laws.figures.catalogue import FORMATS, figure_names
 
-TABLES = [1, 2, 3]
+TABLES = [*(f"table{n}{twin}" for n in (1, 2, 3) for twin in ("", "_twin")), "sensitivity"]
 TABLE_FORMATS = ["csv", "tex", "html"]
 
 
@@ -16,11 +16,13 @@ def captioned(path, name, category):
 
 
 def figure_files(study, prefix="results/{study}"):
-    return [
-        f"{prefix}/figures/{name}.{suffix}"
-        for name in figure_names(study)
-        for suffix in FORMATS
-    ]
+    return [f"{prefix}/figures/{name}.{suffix}" for name in figure_names(study) for suffix in FORMATS]
+
+
+def table_files(prefix):
+    """Tables with their twins, paper against reproduced, and the numbers for a paper's text and for DVC."""
+    tables = [f"{prefix}/{name}.{suffix}" for name in TABLES for suffix in TABLE_FORMATS]
+    return [*tables, f"{prefix}/macros.tex", f"{prefix}/metrics.json"]
 
 
 rule tables:
@@ -29,9 +31,9 @@ rule tables:
         outcomes,
         laws="results/{study}/laws.json",
         scores=lambda wildcards: scores(wildcards.study),
+        reference=expand("reference/{name}.csv", name=["knobs", "table1", "table3", "extended"]),
     output:
-        expand("results/{{study}}/table{n}.{suffix}", n=TABLES, suffix=TABLE_FORMATS),
-        expand("results/{{study}}/{name}", name=["macros.tex", "metrics.json"]),
+        table_files("results/{study}"),
     log:
         "logs/tables/{study}.log",
     localrule: True
@@ -48,7 +50,7 @@ rule active_table:
     output:
         report(
             "results/table{number}.csv",
-            caption="../report/table{number}.rst",
+            caption="../report/table.rst",
             category="Tables",
             labels={"study": STUDY, "name": "Table {number}"},
         ),
@@ -69,11 +71,7 @@ rule figures:
         scores=lambda wildcards: scores(wildcards.study),
     output:
         [
-            (
-                captioned(path, Path(path).stem, "Figures")
-                if path.endswith(".svg")
-                else path
-            )
+            (captioned(path, Path(path).stem, "Figures") if path.endswith(".svg") else path)
             for path in figure_files("any")
         ],
     log:
@@ -91,7 +89,7 @@ rule page:
         rules.tables.output,
         rules.figures.output,
     output:
-        "reports/{study}/index.html",
+        captioned("reports/{study}/index.html", "page", "Page"),
     log:
         "logs/report/{study}.log",
     localrule: True
@@ -104,13 +102,14 @@ rule published_page:
     input:
         "results/published/laws.json",
     output:
+        table_files("results/published"),
         figure_files("published", "results/published"),
         page="reports/published/index.html",
     log:
         "logs/report/published.log",
     localrule: True
     shell:
-        "({COMMAND} figures --study published && {COMMAND} report --study published) >{log} 2>&1"
+        "({COMMAND} tables --study published && {COMMAND} figures --study published && {COMMAND} report --study published) >{log} 2>&1"
 
 
 rule picture:
@@ -121,4 +120,4 @@ rule picture:
         "logs/picture.log",
     localrule: True
     shell:
-        "({sys.executable} -m snakemake --nolock --quiet all --rulegraph all | dot -Tsvg >{output}) 2>{log}"
+        "({sys.executable} -m snakemake --nolock --quiet all --rulegraph dot | dot -Tsvg >{output}) 2>{log}"

@@ -1,5 +1,6 @@
 # The expensive rules. No timestamp makes them run: a record is made again only where it is missing, or where it says
 # that it was made with other settings or other training source than there are now.
+from collapse_laws.verl import gpus as verl_gpus
 
 
 def starting_files(cell):
@@ -19,6 +20,20 @@ def gpus(wildcards):
     return int(cell.device == "cuda")
 
 
+def jobs_run_here():
+    """Whether this Snakemake itself runs the jobs: not a dry run, not one that hands them to a cluster, nor one of those."""
+    runs = workflow.executor_plugin is not None and not (workflow.dryrun or workflow.touch)
+    return runs and workflow.local_exec and workflow.is_main_process
+
+
+def need_gpus(cell):
+    """End Snakemake with one sentence where a run's GPUs are not here: now, not after models and data were fetched."""
+    try:
+        verl_gpus.require(cell)
+    except UserError as error:
+        raise SystemExit(str(error)) from None
+
+
 def starting_point(wildcards):
     """What a cell starts from, and CHANGED, which is newer than the record only where the record is not current.
 
@@ -28,12 +43,12 @@ def starting_point(wildcards):
     cell = cell_of(wildcards)
     current = record_is_current(wildcards.study, wildcards.cell)
     if not current:
+        if cell.trainer == "verl" and jobs_run_here():
+            need_gpus(cell)
         mark_changed(run_json(cell))
     elif not os.path.exists(CHANGED):
         mark_changed("nothing")
-    start = [
-        path for path in starting_files(cell) if os.path.exists(path) or not current
-    ]
+    start = [path for path in starting_files(cell) if os.path.exists(path) or not current]
     return [ancient(CHANGED) if current else CHANGED, *map(ancient, start)]
 
 
@@ -107,3 +122,20 @@ rule train:
     shell:
         "{params.command} train --study {wildcards.study} --cell {wildcards.cell} --model-dir {params.model}"
         " --work {params.work} --checkpoints {params.checkpoints} --out {params.out} >{log} 2>&1"
+
+
+rule check:
+    """A training job that only asks whether it would start: verl takes the configuration, Slurm grants the GPUs."""
+    output:
+        "work/check/{study}/{cell}.txt",
+    log:
+        "logs/check/{study}/{cell}.log",
+    resources:
+        gpu=gpus,
+        cpus_per_gpu=by_device(cpu=0, gpu=4, verl=8),
+        mem_mb=by_device(cpu=1500, gpu=16_000, verl=400_000),
+        runtime=10,
+    params:
+        command=trainer_command,
+    shell:
+        "{params.command} train --study {wildcards.study} --cell {wildcards.cell} --check-only >{output} 2>{log}"
