@@ -83,7 +83,6 @@ ROLES: dict[str, tuple[str, ...]] = {
         r"fully_async/count/stale_trajectory_processed",
         r"(?:.*/)?trajectory_staleness/max|(?:.*/)?staleness/max|max_off_policy_level|max_staleness",
     ),
-    "epoch": (r"epoch|training/epoch",),
 }
 _COMPILED = [
     (role, priority, re.compile(pattern))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -34,7 +35,10 @@ def as_number(value: Any) -> float | None:
     if kind is float:
         return value
     if kind is int:
-        return float(value) if -(2**63) < value < 2**63 else None
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
     if kind is str and len(value) < 60:
         return parse_number(value)
     return None

@@ -60,6 +60,12 @@ class MetricTable:
         elif len(self.seen) < _KEYS_REMEMBERED:
             self.seen[key] = 1
 
+    def storage(self, key: str) -> tuple[array, array]:
+        """Rows and values of a key that is kept, to append to."""
+        column = self._columns[key]
+        assert column is not None
+        return column
+
     def add(self, metrics: Mapping[str, float]) -> None:
         """One row with these numbers."""
         self.start_row()

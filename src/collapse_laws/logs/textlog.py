@@ -8,12 +8,14 @@ bar, which is printed before the dictionary, redrawn after it, or both.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable
 
 from collapse_laws.logs.keys import BAR_STEP, ORDINAL, role_of
 from collapse_laws.logs.numbers import PLAIN, WRAPPED, parse_number
 from collapse_laws.logs.sources import strip_colours
 from collapse_laws.logs.table import MetricTable
+from collapse_laws.logs.templates import Place, read_lines
 
 _RAY = re.compile(r"\(\S+ pid=\d+(?:, ip=[^)\s]+)?\)\s?")
 _REPEATED = re.compile(r"\[repeated \d+x across cluster\].*")
@@ -38,6 +40,9 @@ _OTHER_BAR = re.compile(
 )
 
 
+_MAYBE_WRAPPED = re.compile(r"((?:(?:np|numpy)\.)?(?:float|int)\d+\(|)[-+0-9.eE]+(?(1)\)?)")
+
+
 class TextLines:
     """Parses one line after another into a table. Keeps the open row, the open step and the position of the bar."""
 
@@ -52,8 +57,7 @@ class TextLines:
 
     def feed(self, line: str) -> None:
         """Take in one line, with or without its newline."""
-        if "\x1b" in line or "m" in line:
-            line = strip_colours(line)
+        line = strip_colours(line)
         if "pid=" in line:
             line = _RAY.sub(" ", line)
             line = _REPEATED.sub("", line) if "[repeated" in line else line
@@ -72,6 +76,46 @@ class TextLines:
         elif " - " in head and not head.endswith((")", "]")):
             head = head.rpartition(" - ")[0]
         self.feed(head)
+
+    def places(self, line: str) -> list[Place] | None:
+        """Where a line of verl's console holds its numbers, the step first; None for all other lines."""
+        line = strip_colours(line)
+        at = _find_step(line, 0) if " - " in line else -1
+        if at < 0 or "[" in line or _find_step(line, at + 5) > 0:
+            return None
+        step, *parts = line[at:].removesuffix("\n").split(" - ")
+        found = [Place("step", step[:5].encode(), b" ")]
+        if not step[5:].isdecimal():
+            return None
+        for number, part in enumerate(parts, 1):
+            key, mark, text = part.rpartition(":")
+            if not key or not self.table.keeps(key):
+                continue
+            plain = _MAYBE_WRAPPED.fullmatch(text)
+            if plain is None:
+                return None
+            after = ")" if plain.group(1) else ("\n" if number == len(parts) else " ")
+            before = f" - {key}{mark}{plain.group(1)}"
+            found.append(Place(key, before.encode(), after.encode()))
+        return found
+
+    def column(self, key: str) -> tuple[array, array]:
+        """Where the table keeps a key's values."""
+        return self.table.storage(key)
+
+    def put_numbers(self, columns: list[tuple[array, array]], numbers: list[float]) -> None:
+        """One line of verl's console, by its numbers; the first is the step."""
+        step = numbers[0]
+        table = self.table
+        if step != self._step:
+            table.rows += 1
+            self._step = step
+        else:
+            columns, numbers = columns[1:], numbers[1:]
+        row = table.rows - 1
+        for (rows, values), number in zip(columns, numbers, strict=True):
+            rows.append(row)
+            values.append(number)
 
     def _open(self, step: float) -> None:
         if step != self._step or not self.table.rows:
@@ -178,12 +222,8 @@ def _find_step(line: str, start: int) -> int:
     return at
 
 
-def read_text_lines(lines: Iterable[str], table: MetricTable) -> TextLines:
+def read_text_lines(lines: Iterable[bytes], table: MetricTable) -> TextLines:
     """Fill the table; the parser tells what it met."""
     parser = TextLines(table)
-    for line in lines:
-        if line.endswith("\n"):
-            parser.feed(line)
-        else:
-            parser.finish(line)
+    parser.finish(read_lines(lines, parser).decode("utf-8", "replace"))
     return parser
