@@ -41,9 +41,7 @@ class PackedBatch:
     row: Tensor  # [tokens] the response (0..n*G-1) of each token
 
 
-def pack(
-    prompt: Tensor, prompt_length: Tensor, response: Tensor, length: Tensor, group: int
-) -> PackedBatch:
+def pack(prompt: Tensor, prompt_length: Tensor, response: Tensor, length: Tensor, group: int) -> PackedBatch:
     """Pack right-padded prompts [n, P] with lengths [n] and responses [n*group, T] with lengths
     [n*group] (at least 1).
     """
@@ -51,9 +49,7 @@ def pack(
     response = response[:, : int(length.max())]
     prompt_valid = torch.arange(prompt.shape[1]) < prompt_length[:, None]
     target_valid = torch.arange(response.shape[1]) < length[:, None]
-    response_valid = target_valid[
-        :, 1:
-    ]  # the input at j is there when a token j+1 is to be predicted
+    response_valid = target_valid[:, 1:]  # the input at j is there when a token j+1 is to be predicted
     n_prompt_tokens = int(prompt_length.sum())
 
     prompt_slot = torch.zeros_like(prompt)
@@ -91,14 +87,10 @@ def pack(
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, scaling: float, **mask: Any) -> Tensor:
     grouped = query.shape[1] != key.shape[1]
-    return F.scaled_dot_product_attention(
-        query, key, value, scale=scaling, enable_gqa=grouped, **mask
-    )
+    return F.scaled_dot_product_attention(query, key, value, scale=scaling, enable_gqa=grouped, **mask)
 
 
-def _packed_attention(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float, packed: PackedBatch
-) -> Tensor:
+def _packed_attention(query: Tensor, key: Tensor, value: Tensor, scaling: float, packed: PackedBatch) -> Tensor:
     """Attention of a packed row [1, heads, N, dim] -> [1, N, heads, dim]."""
     query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))  # [N, heads, dim]
     out = torch.empty_like(query)
@@ -107,9 +99,7 @@ def _packed_attention(
         return x.index_select(0, slot.flatten()).view(*slot.shape, *x.shape[1:]).transpose(1, 2)
 
     prompt_key, prompt_value = at(key, packed.prompt_slot), at(value, packed.prompt_slot)
-    over_prompt = _attend(
-        at(query, packed.prompt_slot), prompt_key, prompt_value, scaling, is_causal=True
-    )
+    over_prompt = _attend(at(query, packed.prompt_slot), prompt_key, prompt_value, scaling, is_causal=True)
     pieces = [over_prompt.transpose(1, 2)[packed.prompt_valid]]
     if packed.response_slot.shape[1]:
         group = len(packed.response_slot) // len(packed.prompt_slot)
@@ -147,9 +137,7 @@ class DecodeCache:
             self._layers[layer] = (key.new_empty(shape), value.new_empty(shape))
         end = self.filled + key.shape[2]
         for cache, new in zip(self._layers[layer], (key, value), strict=True):
-            cache[:, :, self.filled : end] = (
-                new.repeat_interleave(self.group, 0) if self.group > 1 else new
-            )
+            cache[:, :, self.filled : end] = new.repeat_interleave(self.group, 0) if self.group > 1 else new
         keys, values = self._layers[layer]
         return keys[:, :, :end], values[:, :, :end]
 
@@ -204,15 +192,11 @@ def hidden_states(model: PreTrainedModel, token: Tensor, position: Tensor, **kwa
     """Last hidden states [rows, columns, hidden] of tokens [rows, columns] at the given
     positions.
     """
-    out = model.base_model(
-        input_ids=token, position_ids=position, attention_mask=_NO_MASK, use_cache=False, **kwargs
-    )
+    out = model.base_model(input_ids=token, position_ids=position, attention_mask=_NO_MASK, use_cache=False, **kwargs)
     return out.last_hidden_state
 
 
-def token_logprobs(
-    model: PreTrainedModel, packed: PackedBatch, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
+def token_logprobs(model: PreTrainedModel, packed: PackedBatch, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
     """Log-probability of every response token, and the whole log-distribution there.
 
     Returns [tokens] and [tokens, vocabulary], nats, in the order of `packed.target`.

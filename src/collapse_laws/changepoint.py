@@ -1,12 +1,12 @@
 """Cross-checks of the collapse criterion by three other methods; none of them decides a label.
 
-All three read the reward relative to its running maximum, x_M = min(1, r_M / max_{j<M} r_j), which stays near 1 while training
-improves, so that a rise is not taken for a change. Thresholds and priors are [declared].
+All three read the reward relative to its running maximum, x_M = min(1, r_M / max_{j<M} r_j), which stays near 1 while
+training improves, so that a rise is not taken for a change. Thresholds and priors are [declared].
 
 * CUSUM (Page 1954): C_M = max(0, C_{M-1} + 1 - allowance - x_M), alarm above the threshold;
 * Page-Hinkley: the reward against the mean of all earlier batches, with a tolerance, alarm above the threshold;
-* Bayesian single change point: x is normal with one unknown variance and mean m0 before M and m1 from M on, against no change at all;
-  conjugate priors make the marginal likelihood of every M a closed form.
+* Bayesian single change point: x is normal with one unknown variance and mean m0 before M and m1 from M on, against no
+  change at all; conjugate priors make the marginal likelihood of every M a closed form.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ class ChangePoint:
 
     position: int | None  # most probable first changed batch; None where there are fewer than two
     probability: float  # that there is a change
-    posterior: tuple[
-        float, ...
-    ]  # probability that batch M is the first changed one, M = 0 (always 0), 1, ...
+    posterior: tuple[float, ...]  # probability that batch M is the first changed one, M = 0 (always 0), 1, ...
 
     def to_json(self) -> dict[str, Any]:
         """As in a cell's results: the position is called index there."""
@@ -91,9 +89,7 @@ def bayes(reward: ArrayLike) -> ChangePoint:
     after = count - before
     change = _log_evidence(
         _squares(before, total[:-1], square[:-1], PRIOR_BEFORE, PRIOR_WEIGHT_BEFORE)
-        + _squares(
-            after, total[-1] - total[:-1], square[-1] - square[:-1], PRIOR_AFTER, PRIOR_WEIGHT_AFTER
-        ),
+        + _squares(after, total[-1] - total[:-1], square[-1] - square[:-1], PRIOR_AFTER, PRIOR_WEIGHT_AFTER),
         _shrinkage(before, PRIOR_WEIGHT_BEFORE) + _shrinkage(after, PRIOR_WEIGHT_AFTER),
         count,
     )

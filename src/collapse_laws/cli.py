@@ -63,9 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("collapse-laws: interrupted", file=sys.stderr)
         return 130
-    except (
-        BrokenPipeError
-    ):  # `| head` closed the pipe: not an error, but nothing more can be printed
+    except BrokenPipeError:  # `| head` closed the pipe: not an error, but nothing more can be printed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -1,20 +1,21 @@
 """The collapse criterion: one label and one dated onset for a run, from its mean reward per rollout batch.
 
 The paper dates a collapse by an "abrupt reward drop" of the per-batch mean training reward (Section 2.2) [stated]; the
-thresholds are not in its text, so the rule below is [declared]. With snapshot means r_M, the running maximum R_M = max_{j<M} r_j and
-the standard error se_M of r_M:
+thresholds are not in its text, so the rule below is [declared]. With snapshot means r_M, the running maximum R_M =
+max_{j<M} r_j and the standard error se_M of r_M:
 
 * drop: r_M <= rho R_M and r_M <= R_M - max(min_drop, z se_M), confirmed by r_{M+1} <= confirm R_M or by the run's end;
-* recovered: some later r_j >= recovery R_M; further drops are looked for after j. A drop that climbs back at the very next
-  batch is on the list too, as recovered;
+* recovered: some later r_j >= recovery R_M; further drops are looked for after j. A drop that climbs back at the very
+  next batch is on the list too, as recovered;
 * lasting: never recovered, and standing for more batches than any drop that this run did recover from;
-* collapsed: the last drop is lasting. oscillating: at least two drops, of which one or more recovered, and none is lasting.
-  survived: neither, and the cumulative learning rate reaches `survival_factor` times the reference budget c2.
-  undecided: neither, and it does not (or no reference is known). no_signal: neither, and the reward never moved or all groups
-  were degenerate. failed: NaN reward or a crash before any confirmed collapse.
+* collapsed: the last drop is lasting. oscillating: at least two drops, of which one or more recovered, and none is
+  lasting. survived: neither, and the cumulative learning rate reaches `survival_factor` times the reference budget c2.
+  undecided: neither, and it does not (or no reference is known). no_signal: neither, and the reward never moved or all
+  groups were degenerate. failed: NaN reward or a crash before any confirmed collapse.
 
-The true onset lies in (t of the batch before, t of the collapsed batch] [derived]. With S < `window_updates` consecutive batches are
-averaged until they span that many learner updates, so that all S are judged on as many rollouts; the outcome says so.
+The true onset lies in (t of the batch before, t of the collapsed batch] [derived]. With S < `window_updates`
+consecutive batches are averaged until they span that many learner updates, so that all S are judged on as many
+rollouts; the outcome says so.
 """
 
 from __future__ import annotations
@@ -47,23 +48,15 @@ class Criterion:
     partial_rho: float = 0.8  # a partial drop leaves at most this fraction
     window_updates: int = 8  # batches are averaged until they span this many learner updates
     survival_factor: float = 2.0  # a survivor outlives this many reference clocks
-    degenerate_above: float = (
-        0.95  # median fraction of degenerate groups from which there is no signal
-    )
-    reward_range: tuple[float, float] | None = (
-        None  # of the scorer; None: [0, 1], or [-1, 1] where a mean is negative
-    )
+    degenerate_above: float = 0.95  # median fraction of degenerate groups from which there is no signal
+    reward_range: tuple[float, float] | None = None  # of the scorer; None: [0, 1], or [-1, 1] where a mean is negative
 
     def __post_init__(self) -> None:
         for name in ("rho", "confirm", "recovery", "partial_rho"):
             if not 0 < getattr(self, name) <= 1:
-                raise UserError(
-                    f"criterion: {name} is {getattr(self, name)!r}; allowed: a number above 0, at most 1."
-                )
+                raise UserError(f"criterion: {name} is {getattr(self, name)!r}; allowed: a number above 0, at most 1.")
         if self.min_drop < 0 or self.z < 0 or self.window_updates < 1:
-            raise UserError(
-                "criterion: min_drop and z must be at least 0, and window_updates at least 1."
-            )
+            raise UserError("criterion: min_drop and z must be at least 0, and window_updates at least 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +104,7 @@ class Outcome:
     def from_json(cls, value: Mapping[str, Any]) -> Outcome:
         """The outcome `to_json` wrote; UserError for an unknown label or a missing key."""
         if value.get("label") not in LABELS:
-            raise UserError(
-                f"outcome: label {value.get('label')!r} is not allowed; allowed: {', '.join(LABELS)}."
-            )
+            raise UserError(f"outcome: label {value.get('label')!r} is not allowed; allowed: {', '.join(LABELS)}.")
         known = {f.name for f in dataclasses.fields(cls)}
         body = {key: item for key, item in value.items() if key in known}
         body["drops"] = tuple(Drop(**drop) for drop in body.get("drops", ()))
@@ -140,22 +131,16 @@ def classify(
 ) -> Outcome:
     """The outcome of one run by the declared rule.
 
-    Args:
-        reward: mean reward of each rollout batch, in order; None or NaN where it was not finite.
-        sync_interval: S, learner updates between snapshots.
-        snapshot: index M of each batch, strictly increasing (default 0, 1, ...); a gap widens the onset's interval.
-        se, n: standard error of each mean and its number of rollouts, NaN where unknown. The larger of `se` and the
-            binomial standard error counts.
-        updates: learner updates made (default S times the last M).
-        lr: constant learning rate; with `updates` it gives the cumulative learning rate unless `lr_budget_spent` does.
-        reference_lr_budget: c2, which a survivor must outlive `survival_factor` times.
-        degenerate_fraction: fraction of groups with equal rewards, per batch.
-        failed: the run crashed.
-        criterion: thresholds (default: the declared ones).
+    Args: reward: mean reward of each rollout batch, in order; None or NaN where it was not finite. sync_interval: S,
+    learner updates between snapshots. snapshot: index M of each batch, strictly increasing (default 0, 1, ...); a gap
+    widens the onset's interval. se, n: standard error of each mean and its number of rollouts, NaN where unknown. The
+    larger of `se` and the binomial standard error counts. updates: learner updates made (default S times the last M).
+    lr: constant learning rate; with `updates` it gives the cumulative learning rate unless `lr_budget_spent` does.
+    reference_lr_budget: c2, which a survivor must outlive `survival_factor` times. degenerate_fraction: fraction of
+    groups with equal rewards, per batch. failed: the run crashed. criterion: thresholds (default: the declared ones).
 
-    Raises:
-        UserError: an empty series of a run that did not fail, rewards outside [0, 1] and [-1, 1], indices that repeat or go
-            back, columns of different lengths, S below 1.
+    Raises: UserError: an empty series of a run that did not fail, rewards outside [0, 1] and [-1, 1], indices that
+    repeat or go back, columns of different lengths, S below 1.
     """
     rule = criterion or Criterion()
     series = RewardSeries.build(
@@ -215,9 +200,7 @@ def run_arguments(record: RunRecord, reference_lr_budget: float | None) -> dict[
     if interval is None:
         later = frame[frame["M"] > 0]
         if later.empty:
-            raise UserError(
-                "the record holds neither run.json nor a second snapshot, so S is unknown."
-            )
+            raise UserError("the record holds neither run.json nor a second snapshot, so S is unknown.")
         interval = int(later["t"].iloc[0] // later["M"].iloc[0])
     updates = manifest.get("updates", len(record.steps) or None)
     spent = float(record.steps["lr"].sum()) if len(record.steps) else None
@@ -262,9 +245,7 @@ def _running_maximum(reward: np.ndarray) -> np.ndarray:
     return ceiling
 
 
-def _below(
-    series: RewardSeries, ceiling: np.ndarray, fraction: float, rule: Criterion
-) -> np.ndarray:
+def _below(series: RewardSeries, ceiling: np.ndarray, fraction: float, rule: Criterion) -> np.ndarray:
     """Where a point is at most `fraction` of the running maximum and the drop is larger than noise."""
     pooled = (series.reward + ceiling) / 2
     binomial = np.sqrt(pooled * (1 - pooled) / series.n)
@@ -273,9 +254,7 @@ def _below(
     return (series.reward <= fraction * ceiling) & (series.reward <= ceiling - noise)
 
 
-def _find_drops(
-    series: RewardSeries, ceiling: np.ndarray, rule: Criterion, crashed: bool
-) -> list[_Found]:
+def _find_drops(series: RewardSeries, ceiling: np.ndarray, rule: Criterion, crashed: bool) -> list[_Found]:
     """All drops in order. A drop at the very last point counts unless the run crashed there."""
     reward, found, position = series.reward, [], 0
     candidates = np.flatnonzero(_below(series, ceiling, rule.rho, rule))
@@ -319,9 +298,7 @@ def _label(
         )
     if crashed:
         where = (
-            "The run crashed"
-            if series.nan_index is None
-            else f"The reward of batch {series.nan_index} is not finite"
+            "The run crashed" if series.nan_index is None else f"The reward of batch {series.nan_index} is not finite"
         )
         return "failed", f"{where}, with no confirmed collapse before."
     recovered = sum(drop.end is not None for drop in found)

@@ -25,8 +25,7 @@ KNOBS = Path("reference/knobs.csv")
 COLUMNS = ("key", "group", "description", "unit", "paper_mark", "framework_default")
 MARKS = ("stated", "derived", "declared")
 GROUPS = (
-    "model data task schedule objective optimisation rollout evaluation warm-start stopping "
-    "record system other"
+    "model data task schedule objective optimisation rollout evaluation warm-start stopping record system other"
 ).split()
 DAGGER = "†"
 _HIDDEN = {"trainer"}
@@ -61,9 +60,7 @@ def read_knobs(root: Path) -> dict[str, dict[str, str]]:
         raise UserError(f"{path} is missing; it belongs to the repository.") from None
     for row in rows.values():
         if row["paper_mark"] not in MARKS:
-            raise UserError(
-                f"{path}, {row['key']}: mark {row['paper_mark']!r}; allowed: {', '.join(MARKS)}."
-            )
+            raise UserError(f"{path}, {row['key']}: mark {row['paper_mark']!r}; allowed: {', '.join(MARKS)}.")
     return rows
 
 
@@ -170,7 +167,6 @@ def table2(results: StudyResults, rows: Iterable[Any] | None = None) -> Table:
         pd.DataFrame(tidy),
         (
             f"{DAGGER}: equals the default of the framework (verl 0.9.1), found by comparison.",
-            "stated: in the paper's text. derived: worked out from it. declared: chosen by this "
-            "project.",
+            "stated: in the paper's text. derived: worked out from it. declared: chosen by this project.",
         ),
     )

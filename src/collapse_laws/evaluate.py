@@ -1,10 +1,12 @@
-"""Score a checkpoint on a benchmark: generations, verdicts, and one JSON file with a Parquet of generations beside it.
+"""Score a checkpoint on a benchmark: generations, verdicts, and one JSON file with a Parquet of
+generations beside it.
 
-Protocol [stated]: MATH test with the checker of training for the Llama models; avg@1 on MATH-500 and Minerva Math and
-avg@8 on AMC 2023 and 2024 for Qwen3-8B; decoding and samples fixed across cells and steps.
+Protocol [stated]: MATH test with the checker of training for the Llama models; avg@1 on MATH-500
+and Minerva Math and avg@8 on AMC 2023 and 2024 for Qwen3-8B; decoding and samples fixed across
+cells and steps.
 
-An evaluation works in parts (`generation.py`); a part that was generated or scored before a kill is taken as it is,
-provided that the request (checkpoint, content, decoding, prompts) is the same.
+An evaluation works in parts (`generation.py`); a part that was generated or scored before a kill is
+taken as it is, provided that the request (checkpoint, content, decoding, prompts) is the same.
 """
 
 from __future__ import annotations
@@ -54,12 +56,15 @@ def evaluate(
     work: Path,
     requests_per_part: int = generation.REQUESTS_PER_PART,
 ) -> dict[str, Any]:
-    """Evaluate and write `out` (JSON) and the Parquet of generations beside it; returns what the JSON holds.
+    """Evaluate and write `out` (JSON) and the Parquet of generations beside it; returns what the
+    JSON holds.
 
-    An `out` that answers the same request is returned as it is. `work` holds the parts until both files are written.
+    An `out` that answers the same request is returned as it is. `work` holds the parts until both
+    files are written.
     """
     started = time.perf_counter()
-    problems = load_problems(request, data)
+    tokenizer = _tokenizer(subject.checkpoint)
+    problems = load_problems(request, data, tokenizer)
     asked = {
         "schema_version": SCHEMA_VERSION,
         "checkpoint_digest": checkpoint_digest(subject.checkpoint),
@@ -68,14 +73,10 @@ def evaluate(
     }
     digest = settings_digest(json.loads(json.dumps(asked)))
     known = read_result(out) if out.exists() and out.with_suffix(".parquet").exists() else None
-    if (
-        known is not None
-        and known.get("request_digest") == digest
-        and _labels(known) == subject.labels
-    ):
+    if known is not None and known.get("request_digest") == digest and _labels(known) == subject.labels:
         return known
     parts = work / digest  # a changed request never meets another's parts
-    table, backend = _rows(subject, request, problems, parts, requests_per_part)
+    table, backend = _rows(subject, request, problems, tokenizer, parts, requests_per_part)
     result = {
         "schema_version": SCHEMA_VERSION,
         **subject.labels,
@@ -98,7 +99,7 @@ def evaluate(
     temporary.replace(parquet)
     write_json(out, result)
     shutil.rmtree(work)
-    return result
+    return read_result(out)
 
 
 def _labels(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,24 +117,26 @@ def _labels(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: result[name] for name in names if name in result}
 
 
+def _tokenizer(checkpoint: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(checkpoint)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"the tokenizer of {checkpoint} cannot be read: {reason}.") from None
+
+
 def _rows(
     subject: Subject,
     request: Request,
     problems: Sequence[Problem],
+    tokenizer: Any,
     work: Path,
     requests_per_part: int,
 ) -> tuple[pd.DataFrame, str]:
     """One row a generation with its verdicts, and the backend's name and version."""
-    from transformers import AutoTokenizer
-
     request.decoding.check(request.backend)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(subject.checkpoint)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"the tokenizer of {subject.checkpoint} cannot be read: {reason}."
-        ) from None
     ends = end_tokens(subject.checkpoint, tokenizer)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
     by_row = {problem.index: problem for problem in problems}
@@ -154,11 +157,7 @@ def _rows(
         requests_per_part,
     )
     tables, backend = [], ""
-    second = (
-        VerifyPool(cpu_seconds=request.verify_cpu_seconds)
-        if request.verify
-        else contextlib.nullcontext()
-    )
+    second = VerifyPool(cpu_seconds=request.verify_cpu_seconds) if request.verify else contextlib.nullcontext()
     with second as pool:
         for part in generation.generate(request.backend, job, parts):
             scored = part.path.with_suffix(".parquet")
@@ -199,8 +198,7 @@ def _score(
     if asked[0].answer_tokens is not None:
         table["extracted"] = texts
         table[EXACT] = [
-            float(c.finished and c.tokens == p.answer_tokens)
-            for c, p in zip(completions, asked, strict=True)
+            float(c.finished and c.tokens == p.answer_tokens) for c, p in zip(completions, asked, strict=True)
         ]
         return table
     verdicts = checkers.check(asked, texts, pool)

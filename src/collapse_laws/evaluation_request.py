@@ -1,7 +1,8 @@
-"""What an evaluation asks: the checkpoint, the benchmark's problems and prompts, and every setting that decides a generation.
+"""What an evaluation asks: the checkpoint, the benchmark's problems and prompts, and every setting
+that decides a generation.
 
-All of it comes from the `evaluation` section of a study in params.yaml; lengths, temperatures and prompts there are
-[declared]. Proxy models are scored on a frozen held-out set of their own task.
+All of it comes from the `evaluation` section of a study in params.yaml; lengths, temperatures and
+prompts there are [declared]. Proxy models are scored on a frozen held-out set of their own task.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked: a benchmark of a study's evaluation section, with everything that decides its generations."""
+    """What is asked: a benchmark of a study's evaluation section, with everything that decides its
+    generations.
+    """
 
     benchmark: str
     backend: str
@@ -52,17 +55,24 @@ class Request:
 def benchmarks_of(study: Study, model: str) -> list[str]:
     """Names of the benchmarks that the study's section asks for this model."""
     section = study.evaluation.get("benchmarks", {})
+    for name, body in section.items():
+        unknown = sorted(set(body.get("models", ())) - set(study.models))
+        if unknown:
+            raise UserError(
+                f"params.yaml, studies.{study.name}.evaluation.benchmarks.{name}.models: "
+                f"{unknown[0]!r} is not defined; allowed: {', '.join(study.models)}."
+            )
     return [name for name, body in section.items() if model in body.get("models", study.models)]
 
 
 def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> Request:
-    """The request that the study's evaluation section makes for a benchmark; UserError where it has none."""
+    """The request that the study's evaluation section makes for a benchmark; UserError where it has
+    none.
+    """
     section = study.evaluation
     if benchmark not in section.get("benchmarks", {}):
         known = ", ".join(section.get("benchmarks", {})) or "none"
-        raise UserError(
-            f"params.yaml, studies.{study.name}.evaluation: no benchmark {benchmark!r}; it has: {known}."
-        )
+        raise UserError(f"params.yaml, studies.{study.name}.evaluation: no benchmark {benchmark!r}; it has: {known}.")
     body = section["benchmarks"][benchmark]
     decoding = Decoding(
         samples=body["samples"],
@@ -86,16 +96,16 @@ def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> 
 
 
 def subject_of(study: Study, cell: Cell, snapshot: str, checkpoints: Path, models: Path) -> Subject:
-    """The checkpoint of a cell after `snapshot` updates, or its `final` one; 0 is the study's starting checkpoint."""
+    """The checkpoint of a cell after `snapshot` updates, or its `final` one; 0 is the study's
+    starting checkpoint.
+    """
     path = checkpoints / snapshot
     if snapshot == "0" and not path.exists():
         path = models
     if not (path / "config.json").exists():
         there = [p.parent.name for p in checkpoints.glob("*/config.json")]
         names = ", ".join(sorted(there, key=lambda n: (not n.isdigit(), n.zfill(9)))) or "none"
-        raise UserError(
-            f"{path} is no checkpoint in Hugging Face format; {checkpoints} has: {names}."
-        )
+        raise UserError(f"{path} is no checkpoint in Hugging Face format; {checkpoints} has: {names}.")
     labels = {
         "study": study.name,
         "scale": cell.scale,
@@ -116,51 +126,57 @@ def snapshots_of(checkpoints: Path) -> list[str]:
     return sorted(names, key=lambda name: (not name.isdigit(), name.zfill(12)))
 
 
-def load_problems(request: Request, data: Path) -> list[Problem]:
+def load_problems(request: Request, data: Path, tokenizer: Any) -> list[Problem]:
     """The problems asked for, the first so many where a number is given."""
     if request.benchmark == HELD_OUT:
-        return held_out_problems(request)
+        return held_out_problems(request, tokenizer)
     problems = benchmarks.load(request.benchmark, data)
     return problems[: request.problems]
 
 
-def held_out_problems(request: Request) -> list[Problem]:
-    """The frozen test set of the study's arithmetic task, apart from what the learner validates on."""
-    task = dict(request.task or {})
-    if task.pop("name", None) != "chain_arithmetic":
-        raise UserError(f"the benchmark {HELD_OUT!r} is that of the task chain_arithmetic.")
-    from collapse_laws.seeding import generator
-    from collapse_laws.tasks.arithmetic import EOS_ID, PAD_ID, ChainArithmetic, character_tokenizer
+def held_out_problems(request: Request, tokenizer: Any) -> list[Problem]:
+    """The frozen test set of the study's task, apart from what the learner validates on.
 
-    tokenizer = character_tokenizer()
-    drawn = ChainArithmetic(**task).problems(
-        request.problems or 1000, generator("validation", request.seed, HELD_OUT_STREAM)
-    )
+    Chain arithmetic compares the whole response token by token; boxed addition is scored as
+    mathematics is.
+    """
+    from collapse_laws.seeding import generator
+    from collapse_laws.tasks import make_task
+    from collapse_laws.tasks.arithmetic import EOS_ID, PAD_ID, ChainArithmetic
+
+    task = make_task(request.task or {}, tokenizer)
+    drawn = task.problems(request.problems or 1000, generator("validation", request.seed, HELD_OUT_STREAM))
     problems = []
-    for i, (prompt, length, terms, answer) in enumerate(
-        zip(drawn.prompt, drawn.prompt_length, drawn.terms, drawn.answer, strict=True)
-    ):
-        prompt = tuple(prompt[: int(length)].tolist())
-        answer = tuple(token for token in answer.tolist() if token not in (PAD_ID, EOS_ID))
-        text, gold = tokenizer.decode(prompt), tokenizer.decode(answer)
-        level = f"{int(terms)} terms"
+    for i, (padded, length) in enumerate(zip(drawn.prompt, drawn.prompt_length, strict=True)):
+        prompt = tuple(padded[: int(length)].tolist())
+        answer, level = None, None
+        if isinstance(task, ChainArithmetic):
+            answer = tuple(t for t in drawn.answer[i].tolist() if t not in (PAD_ID, EOS_ID))
+            gold, level = tokenizer.decode(answer), f"{int(drawn.terms[i])} terms"
+        else:
+            gold = drawn.answer[i]
         problems.append(
-            Problem(i, text, (gold,), level=level, answer_tokens=answer, prompt_tokens=prompt)
+            Problem(
+                index=i,
+                text=tokenizer.decode(prompt),
+                golds=(gold,),
+                level=level,
+                answer_tokens=answer,
+                prompt_tokens=prompt,
+            )
         )
     return problems
 
 
 def prompt_tokens(problem: Problem, tokenizer: Any, prompt: Mapping[str, Any]) -> tuple[int, ...]:
-    """The token ids of a problem's prompt: its own, or text through the chat template or as it is."""
+    """Token ids of a prompt: the problem's own, or its text, through the chat template or plain."""
     if problem.prompt_tokens is not None:
         return problem.prompt_tokens
     text = prompt.get("prefix", "") + problem.text + prompt.get("suffix", "")
     if prompt["style"] == "plain":
         return tuple(tokenizer(text)["input_ids"])
     if not tokenizer.chat_template:
-        raise UserError(
-            "the checkpoint's tokenizer has no chat template; set evaluation.prompt.style: plain."
-        )
+        raise UserError("the checkpoint's tokenizer has no chat template; set evaluation.prompt.style: plain.")
     messages = [{"role": "user", "content": text}]
     if prompt.get("system"):
         messages.insert(0, {"role": "system", "content": prompt["system"]})
@@ -171,7 +187,9 @@ def prompt_tokens(problem: Problem, tokenizer: Any, prompt: Mapping[str, Any]) -
 
 
 def checkpoint_digest(checkpoint: Path) -> str:
-    """16 hex digits over the files' names, sizes and first and last MiB: a replaced checkpoint is noticed in no time."""
+    """16 hex digits over the files' names, sizes and first and last MiB: a replaced checkpoint is
+    noticed in no time.
+    """
     digest = hashlib.sha256()
     for path in sorted(p for p in checkpoint.iterdir() if p.is_file()):
         size = path.stat().st_size
@@ -185,7 +203,9 @@ def checkpoint_digest(checkpoint: Path) -> str:
 
 
 def end_tokens(checkpoint: Path, tokenizer: Any) -> tuple[int, ...]:
-    """The tokenizer's end token first, then those of generation_config.json (Llama's chat models end with another)."""
+    """The tokenizer's end token first, then those of generation_config.json (Llama's chat models
+    end with another).
+    """
     found = [tokenizer.eos_token_id]
     path = checkpoint / "generation_config.json"
     if path.exists():
@@ -193,15 +213,9 @@ def end_tokens(checkpoint: Path, tokenizer: Any) -> tuple[int, ...]:
         found += named if isinstance(named, list) else [named]
     ends = tuple(dict.fromkeys(token for token in found if token is not None))
     if not ends:
-        raise UserError(
-            f"{checkpoint} names no end token, neither in its tokenizer nor in generation_config.json."
-        )
+        raise UserError(f"{checkpoint} names no end token, neither in its tokenizer nor in generation_config.json.")
     return ends
 
 
 def title_of(request: Request) -> str:
-    return (
-        "held-out set"
-        if request.benchmark == HELD_OUT
-        else benchmarks.benchmark(request.benchmark).title
-    )
+    return "held-out set" if request.benchmark == HELD_OUT else benchmarks.benchmark(request.benchmark).title

@@ -1,7 +1,7 @@
 """What an evaluation found: the scores of one, and a tidy table of all of a study over snapshots.
 
-`summarise` reduces a table of generations with verdicts to what the JSON of an evaluation holds; `collect` gathers those
-files of a study into one row a (cell, snapshot, benchmark, score).
+`summarise` reduces a table of generations with verdicts to what the JSON of an evaluation holds;
+`collect` gathers those files of a study into one row a (cell, snapshot, benchmark, score).
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ SCHEMA_VERSION = 1
 # the checkers in the order of their standing: the first that a table has is the score to report
 EXACT, MATH_REWARD, MATH_VERIFY = "exact", "math_reward", "math_verify"
 COLUMNS = (
-    "study scale cell arm model sync_interval lr seed snapshot t benchmark score primary metric problems samples "
-    "mean low high confidence method truncated_fraction no_answer_fraction response_tokens_mean backend"
+    "study scale cell arm model sync_interval lr seed snapshot t benchmark score primary metric "
+    "problems samples "
+    "mean low high confidence method truncated_fraction no_answer_fraction response_tokens_mean "
+    "backend"
 ).split()
 
 
@@ -43,9 +45,7 @@ def summarise(table: pd.DataFrame, problems: Sequence[Problem], samples: int) ->
         "score": names[0],
         "confidence": scores.CONFIDENCE,
         "scores": scores.scores_json({name: scores.score(right[name]) for name in names}),
-        "pass_at_k": {
-            name: {str(k): v for k, v in scores.pass_at_k(right[name]).items()} for name in names
-        },
+        "pass_at_k": {name: {str(k): v for k, v in scores.pass_at_k(right[name]).items()} for name in names},
         "by_subject": scores.scores_json(scores.by_group(first, [p.subject for p in problems])),
         "by_level": scores.scores_json(scores.by_group(first, [p.level for p in problems])),
         "truncated_fraction": float(1 - table["finished"].mean()),
@@ -55,9 +55,7 @@ def summarise(table: pd.DataFrame, problems: Sequence[Problem], samples: int) ->
     if MATH_VERIFY in table:
         odd = table[table["math_verify_status"] != "ok"]
         columns = ["problem", "sample", "math_verify_status"]
-        summary["math_verify_not_ok"] = (
-            odd[columns].rename(columns={"math_verify_status": "status"}).to_dict("records")
-        )
+        summary["math_verify_not_ok"] = odd[columns].rename(columns={"math_verify_status": "status"}).to_dict("records")
     flagged = np.array([p.flag is not None for p in problems])
     if flagged.any() and not flagged.all():
         summary["flagged"] = {
@@ -79,10 +77,11 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def collect(evals: Path, runs: Path) -> pd.DataFrame:
-    """All evaluations under evals/<cell>/<snapshot>/<benchmark>.json, one row a score, columns COLUMNS.
+    """All evaluations under evals/<cell>/<snapshot>/<benchmark>.json, one row a score, columns
+    COLUMNS.
 
-    `t` is the learner update of the snapshot; that of `final` is the run record's, or missing where there is none.
-    UserError where there is no evaluation.
+    `t` is the learner update of the snapshot; that of `final` is the run record's, or missing where
+    there is none. UserError where there is no evaluation.
     """
     rows = []
     for path in sorted(evals.glob("*/*/*.json")):
@@ -92,9 +91,7 @@ def collect(evals: Path, runs: Path) -> pd.DataFrame:
         for name, value in result["scores"].items():
             rows.append({**common, "score": name, "primary": name == result["score"], **value})
     if not rows:
-        raise UserError(
-            f"{evals} holds no evaluation; `collapse-laws evaluate --cell ...` makes them."
-        )
+        raise UserError(f"{evals} holds no evaluation; `collapse-laws evaluate --cell ...` makes them.")
     table = pd.DataFrame(rows, columns=COLUMNS).astype({"t": "Int64"})
     order = [
         "arm",
@@ -118,7 +115,9 @@ def _update_of(snapshot: str, run: Path) -> int | None:
 
 
 def over_snapshots(table: pd.DataFrame) -> pd.DataFrame:
-    """The table to read: a row a (cell, benchmark), a column a learner update, cells `mean [low, high]` of the first score."""
+    """The table to read: a row a (cell, benchmark), a column a learner update, cells `mean [low,
+    high]` of the first score.
+    """
     first = table[table["primary"]].copy()
     first["text"] = [
         f"{mean:.3f} [{low:.3f}, {high:.3f}]"

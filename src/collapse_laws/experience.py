@@ -105,9 +105,7 @@ class Sampler:
         packed = pack(prompt, length, rollouts.tokens, rollouts.lengths, group)
         return Experience(rollouts, reward.to(self._device), packed, reference)
 
-    def _sample(
-        self, batch: Batch | _Prompts, samples: int, temperature: float, uniform: Tensor | None
-    ) -> Rollouts:
+    def _sample(self, batch: Batch | _Prompts, samples: int, temperature: float, uniform: Tensor | None) -> Rollouts:
         return sample(
             self._model,
             batch.prompt.to(self._device),

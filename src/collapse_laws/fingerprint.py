@@ -22,7 +22,8 @@ ENTRY_MODULES = {
     "local": ("learner.py", "warmstart.py"),
     "verl": ("verl/overrides.py", "verl/reward.py"),
 }
-# Imported by trainers, without a say in what they compute: settings enter through their digest, records by their schema.
+# Imported by trainers, without a say in what they compute: settings enter through their digest,
+# records by their schema.
 _NOT_TRAINING = {
     "__init__.py",
     "errors.py",
@@ -96,8 +97,7 @@ def is_current(record: Path, settings_digest: str, source_fingerprint: str) -> b
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
     return isinstance(manifest, dict) and (
-        manifest.get("settings_digest") == settings_digest
-        and manifest.get("source_fingerprint") == source_fingerprint
+        manifest.get("settings_digest") == settings_digest and manifest.get("source_fingerprint") == source_fingerprint
     )
 
 
@@ -116,9 +116,7 @@ def code_text(node: ast.AST) -> str:
         if name == "body" and _has_docstring(node):
             value = value[1:]
         if isinstance(value, list):
-            value = ",".join(
-                code_text(item) if isinstance(item, ast.AST) else repr(item) for item in value
-            )
+            value = ",".join(code_text(item) if isinstance(item, ast.AST) else repr(item) for item in value)
         elif isinstance(value, ast.AST):
             value = code_text(value)
         elif value is not None:

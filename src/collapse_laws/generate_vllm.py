@@ -1,9 +1,11 @@
-"""One vLLM engine that generates what a specification asks for, run as a script by an interpreter that has vLLM.
+"""One vLLM engine that generates what a specification asks for, run as a script by an interpreter
+that has vLLM.
 
-`python -P generate_vllm.py SPEC.json`. vLLM, verl and the driver pin packages that exclude one another, so this file
-imports the standard library and vLLM alone. Prompts come as token ids and responses go back as token ids, so that both
-backends read the same prompts and cut and decode responses in the same way. Each part of the requests is written to its
-own file through a rename, and a part that is there is not generated again.
+`python -P generate_vllm.py SPEC.json`. vLLM, verl and the driver pin packages that exclude one
+another, so this file imports the standard library and vLLM alone. Prompts come as token ids and
+responses go back as token ids, so that both backends read the same prompts and cut and decode
+responses in the same way. Each part of the requests is written to its own file through a rename,
+and a part that is there is not generated again.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def _generate(vllm: Any, engine: Any, spec: dict[str, Any], part: dict[str, Any]
 
 
 def _end_with(parent: int) -> None:
-    """End the engine and its processes when the evaluation that started it has died: nothing else would."""
+    """End the engine and its processes when the evaluation that started it has died: nothing else
+    would.
+    """
     while os.getppid() == parent:
         time.sleep(1.0)
     os.killpg(os.getpgrp(), signal.SIGKILL)

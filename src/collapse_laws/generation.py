@@ -1,10 +1,12 @@
-"""Generation for evaluation: requests, parts that survive a kill, and the two backends that fill them.
+"""Generation for evaluation: requests, parts that survive a kill, and the two backends that fill
+them.
 
-A request is one sample of one problem, with a seed derived from (evaluation seed, benchmark, problem, sample) alone, so
-that every cell and snapshot decodes in the same way [stated: decoding and samples fixed across cells and steps] and
-neither batching nor a resumed run changes a sample. Requests are grouped into parts; a part's file is written once,
-whole. Backends: `local` (this package's sampler, for models that a CPU holds) and `vllm` (its offline engine, in an
-environment of its own).
+A request is one sample of one problem, with a seed derived from (evaluation seed, benchmark,
+problem, sample) alone, so that every cell and snapshot decodes in the same way [stated: decoding
+and samples fixed across cells and steps] and neither batching nor a resumed run changes a sample.
+Requests are grouped into parts; a part's file is written once, whole. Backends: `local` (this
+package's sampler, for models that a CPU holds) and `vllm` (its offline engine, in an environment of
+its own).
 """
 
 from __future__ import annotations
@@ -50,9 +52,7 @@ class Decoding:
                 f"temperature 0 gives {self.samples} equal samples; samples must be 1, or the temperature above 0."
             )
         if backend == "local" and self.temperature > 0 and self.top_p != 1.0:
-            raise UserError(
-                f"the local sampler has no top_p ({self.top_p}); set it to 1, or backend: vllm."
-            )
+            raise UserError(f"the local sampler has no top_p ({self.top_p}); set it to 1, or backend: vllm.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a backend needs: the checkpoint, prompts as token ids by problem row, and how to decode."""
+    """What a backend needs: the checkpoint, prompt token ids by problem row, how to decode."""
 
     checkpoint: Path
     prompts: dict[int, tuple[int, ...]]
@@ -104,15 +104,9 @@ def plan(
     return [
         Part(
             folder / f"part-{number:05d}.jsonl",
-            tuple(
-                (row, s, request_seed(seed, benchmark, row, s))
-                for row in chosen
-                for s in range(samples)
-            ),
+            tuple((row, s, request_seed(seed, benchmark, row, s)) for row in chosen for s in range(samples)),
         )
-        for number, chosen in enumerate(
-            rows[i : i + per_part] for i in range(0, len(rows), per_part)
-        )
+        for number, chosen in enumerate(rows[i : i + per_part] for i in range(0, len(rows), per_part))
     ]
 
 
@@ -127,7 +121,7 @@ def read_part(part: Part, end_tokens: Sequence[int]) -> tuple[list[Completion], 
         finished = row["finished"] or end < len(tokens)
         completions.append(Completion(row["problem"], row["sample"], tuple(tokens[:end]), finished))
     name, number = next(iter(version.items()))
-    return completions, f"{name} {number}"
+    return completions, f"{'local' if name == 'torch' else name} ({name} {number})"
 
 
 def generate(backend: str, job: Job, parts: Sequence[Part]) -> Iterator[Part]:
@@ -168,10 +162,7 @@ class _LocalSampler:
             padded[i, : len(prompt)] = torch.tensor(prompt)
         uniform = None
         if decoding.temperature > 0:
-            draws = [
-                np.random.default_rng(seed).random(decoding.max_new_tokens)
-                for _, _, seed in part.requests
-            ]
+            draws = [np.random.default_rng(seed).random(decoding.max_new_tokens) for _, _, seed in part.requests]
             uniform = torch.from_numpy(np.stack(draws))
         rollouts = sample(
             self._model,
@@ -188,9 +179,7 @@ class _LocalSampler:
         for i, (problem, number, _) in enumerate(part.requests):
             tokens = rollouts.tokens[i, : int(rollouts.lengths[i])].tolist()
             finished = bool(rollouts.finished[i])
-            lines.append(
-                {"problem": problem, "sample": number, "tokens": tokens, "finished": finished}
-            )
+            lines.append({"problem": problem, "sample": number, "tokens": tokens, "finished": finished})
         lines.append({"torch": torch.__version__})
         part.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = part.path.with_name(f".{part.path.name}.{os.getpid()}")
@@ -199,7 +188,9 @@ class _LocalSampler:
 
 
 def vllm_python() -> str:
-    """The interpreter that has vLLM: $COLLAPSE_LAWS_VLLM_PYTHON, .venv-vllm, or this one; UserError where none has."""
+    """The interpreter that has vLLM: $COLLAPSE_LAWS_VLLM_PYTHON, .venv-vllm, or this one; UserError
+    where none has.
+    """
     if named := os.environ.get(VLLM_PYTHON):
         if not os.access(named, os.X_OK):
             raise UserError(f"{VLLM_PYTHON} names {named}, which is no interpreter.")
@@ -280,6 +271,4 @@ def _run_vllm(job: Job, parts: Sequence[Part]) -> None:
     if code != 0:
         found = re.findall(r"\b\w*(?:Error|Exception): .*", log.read_text(errors="replace"))
         reason = found[-1][:200].rstrip(".") if found else "it names no error"
-        raise UserError(
-            f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in {log}."
-        )
+        raise UserError(f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in {log}.")

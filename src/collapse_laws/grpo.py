@@ -64,9 +64,7 @@ def surrogate(
     bound = -advantage * dual_clip
     negative = advantage < 0
     dual_clipped = negative & (loss > bound)
-    return Surrogate(
-        torch.where(negative, torch.minimum(loss, bound), loss), ratio, clipped, dual_clipped
-    )
+    return Surrogate(torch.where(negative, torch.minimum(loss, bound), loss), ratio, clipped, dual_clipped)
 
 
 def kl_k3(logprob: Tensor, reference_logprob: Tensor) -> Tensor:

@@ -184,12 +184,10 @@ class Learner:
         logprob, distribution = token_logprobs(self.model, experience.packed, s["temperature"])
         behaviour = experience.behaviour
         old = behaviour if s["ratio"] == "behaviour" else logprob.detach()
-        advantage = grpo.group_advantage(
-            experience.reward, s["advantage_ddof"], s["advantage_eps"]
-        ).flatten()[experience.packed.row]
-        terms = grpo.surrogate(
-            logprob, old, advantage, s["clip_low"], s["clip_high"], s["dual_clip"]
-        )
+        advantage = grpo.group_advantage(experience.reward, s["advantage_ddof"], s["advantage_eps"]).flatten()[
+            experience.packed.row
+        ]
+        terms = grpo.surrogate(logprob, old, advantage, s["clip_low"], s["clip_high"], s["dual_clip"])
         kl = grpo.token_mean(grpo.kl_k3(logprob, experience.reference))
         loss = grpo.token_mean(terms.loss) + s["kl_coef"] * kl
         if s["entropy_coef"]:
@@ -258,8 +256,7 @@ class Learner:
             "settings_digest": self.cell.digest,
             "parameters": self.parameters.now(),
             "optimizer": self.optimizer.state_dict(),
-            "progress": {name: getattr(self.progress, name) for name in Progress.__slots__}
-            | {"seconds": self.seconds},
+            "progress": {name: getattr(self.progress, name) for name in Progress.__slots__} | {"seconds": self.seconds},
         }
         temporary = self.work / f".{STATE}"
         with open(temporary, "wb") as file:

@@ -59,9 +59,7 @@ class FlatParameters:
         self.value.data.copy_(value)
 
 
-def tiny_llama(
-    settings: dict[str, Any], tokenizer: PreTrainedTokenizerBase, seed: int
-) -> LlamaForCausalLM:
+def tiny_llama(settings: dict[str, Any], tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCausalLM:
     """A freshly initialised Llama of a few thousand parameters; normal weights of standard
     deviation fan_in^-1/2.
     """
@@ -86,9 +84,7 @@ def tiny_llama(
             if p.dim() == 2:
                 std = p.shape[1] ** -0.5
                 if name.endswith(("o_proj.weight", "down_proj.weight")):
-                    std /= (
-                        2 * config.num_hidden_layers
-                    ) ** 0.5  # keeps the residual stream's scale
+                    std /= (2 * config.num_hidden_layers) ** 0.5  # keeps the residual stream's scale
                 p.copy_(torch.randn(p.shape, generator=noise) * std)
     return prepared(model)
 
@@ -112,15 +108,11 @@ def load_policy(
         model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
         tokenizer = AutoTokenizer.from_pretrained(path)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise UserError(
-            f"the checkpoint {path} cannot be read: {' '.join(str(error).split())[:300]}."
-        ) from None
+        raise UserError(f"the checkpoint {path} cannot be read: {' '.join(str(error).split())[:300]}.") from None
     return prepared(model.to(device)), tokenizer
 
 
-def save_policy(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path | str
-) -> None:
+def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, path: Path | str) -> None:
     """Write a checkpoint that transformers, vLLM and verl load."""
     model.save_pretrained(path, safe_serialization=True)
     tokenizer.save_pretrained(path)

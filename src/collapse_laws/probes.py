@@ -28,9 +28,7 @@ def cosine(a: Tensor, b: Tensor | None) -> float | None:
     return a.dot(b).item() / norms
 
 
-def stale_feedback(
-    stale_gradient: Tensor, fresh_gradient: Tensor, displacement: Tensor
-) -> dict[str, float | None]:
+def stale_feedback(stale_gradient: Tensor, fresh_gradient: Tensor, displacement: Tensor) -> dict[str, float | None]:
     """How the staleness of a batch bends the update (appendix A.9).
 
     At one learner state theta, `stale_gradient` comes from rollouts of the snapshot phi and

@@ -95,11 +95,7 @@ def html_fragment(table: Table) -> Markup:
 
 def html_text(table: Table) -> str:
     """A whole small HTML document with the table alone."""
-    return (
-        environment()
-        .get_template("table_page.html.j2")
-        .render(table=table, body=html_fragment(table))
-    )
+    return environment().get_template("table_page.html.j2").render(table=table, body=html_fragment(table))
 
 
 def write_table(table: Table, directory: Path) -> None:

@@ -169,10 +169,7 @@ def _left_out(results: StudyResults) -> Table | None:
     """Cells without an outcome, and outcome files that no planned cell claims."""
     missing = results.cells[results.cells["label"] == "not_run"][["cell", "reason"]]
     rows = [*missing.itertuples(index=False, name=None)]
-    rows += [
-        (name, "An outcome that params.yaml plans no cell for; ignored.")
-        for name in results.unplanned
-    ]
+    rows += [(name, "An outcome that params.yaml plans no cell for; ignored.") for name in results.unplanned]
     if not rows:
         return None
     import pandas as pd
@@ -194,9 +191,7 @@ def _pictures(results: StudyResults) -> list[Picture]:
     return pictures
 
 
-def _picture(
-    results: StudyResults, directory: Path, entry: FigureSpec, note: dict | None, left: int
-) -> Picture:
+def _picture(results: StudyResults, directory: Path, entry: FigureSpec, note: dict | None, left: int) -> Picture:
     command = f"collapse-laws figures --study {results.name} --only {entry.name}"
     svg, data = directory / f"{entry.name}.svg", directory / f"{entry.name}.csv"
     content = data.read_bytes() if data.exists() else b""

@@ -1,7 +1,7 @@
 """Reward series as the criterion reads them: checked, on the scale 0 to 1, cut at the first NaN, averaged for small S.
 
-Everything here is [declared]: a scorer whose means lie in [-1, 1] with a negative one among them is mapped by (r+1)/2, and
-batches are averaged in windows of ceil(window_updates/S) so that every point stands for as many learner updates.
+Everything here is [declared]: a scorer whose means lie in [-1, 1] with a negative one among them is mapped by (r+1)/2,
+and batches are averaged in windows of ceil(window_updates/S) so that every point stands for as many learner updates.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ class RewardSeries:
     ) -> RewardSeries:
         """Check and prepare the columns of a run; see `collapse.classify` for their meaning and errors."""
         if int(sync_interval) != sync_interval or sync_interval < 1:
-            raise UserError(
-                f"sync_interval is {sync_interval!r}; allowed: a whole number of at least 1."
-            )
+            raise UserError(f"sync_interval is {sync_interval!r}; allowed: a whole number of at least 1.")
         values = _column("reward", reward, None)
         size = values.size
         index = _index(snapshot, size)
@@ -84,9 +82,7 @@ class RewardSeries:
 
     def onset(self, position: int) -> tuple[int, int]:
         """The half-open interval (low, high] of learner updates in which point `position` became what it is."""
-        return self.sync_interval * int(self.first[position - 1]), self.sync_interval * int(
-            self.last[position]
-        )
+        return self.sync_interval * int(self.first[position - 1]), self.sync_interval * int(self.last[position])
 
     def step(self, position: int) -> int:
         """S*M of the first batch of a point."""
@@ -99,17 +95,11 @@ def _column(name: str, values: ArrayLike | None, size: int | None) -> Floats:
     try:
         column = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        raise UserError(
-            f"column {name!r} holds something that is not a number; allowed: numbers or null."
-        ) from None
+        raise UserError(f"column {name!r} holds something that is not a number; allowed: numbers or null.") from None
     if column.ndim != 1:
-        raise UserError(
-            f"column {name!r} has {column.ndim} dimensions; allowed: one value per rollout batch."
-        )
+        raise UserError(f"column {name!r} has {column.ndim} dimensions; allowed: one value per rollout batch.")
     if size is not None and column.size != size:
-        raise UserError(
-            f"column {name!r} has {column.size} values for {size} rewards; allowed: one each."
-        )
+        raise UserError(f"column {name!r} has {column.size} values for {size} rewards; allowed: one each.")
     return column
 
 
@@ -117,9 +107,7 @@ def _index(snapshot: ArrayLike | None, size: int) -> NDArray[np.int64]:
     if snapshot is None:
         return np.arange(size)
     column = _column("snapshot", snapshot, size)
-    if not (
-        np.isfinite(column).all() and (column == np.floor(column)).all() and (column >= 0).all()
-    ):
+    if not (np.isfinite(column).all() and (column == np.floor(column)).all() and (column >= 0).all()):
         raise UserError("snapshot indices must be whole numbers of at least 0.")
     index = column.astype(np.int64)
     wrong = np.flatnonzero(np.diff(index) <= 0)
@@ -131,9 +119,7 @@ def _index(snapshot: ArrayLike | None, size: int) -> NDArray[np.int64]:
     return index
 
 
-def _to_unit(
-    reward: Floats, se: Floats, reward_range: tuple[float, float] | None
-) -> tuple[Floats, Floats]:
+def _to_unit(reward: Floats, se: Floats, reward_range: tuple[float, float] | None) -> tuple[Floats, Floats]:
     """Rewards and standard errors on the scale 0 to 1."""
     if not reward.size:
         return reward, se

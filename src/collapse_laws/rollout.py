@@ -85,9 +85,7 @@ def _chunks(length: Tensor, size: int) -> list[Tensor]:
     chunks, start = [], 0
     for i in range(1, len(order) + 1):
         full = i - start == size
-        changed = (
-            i < len(order) and length[order[i]] != length[order[i - 1]] and i - start >= size // 8
-        )
+        changed = i < len(order) and length[order[i]] != length[order[i - 1]] and i - start >= size // 8
         if full or changed or i == len(order):
             chunks.append(order[start:i])
             start = i
@@ -120,9 +118,7 @@ def _sample_chunk(
     head = model.get_output_embeddings()
     logits = head(hidden[torch.arange(n), prompt_length - 1]).repeat_interleave(samples, 0)
 
-    row = (
-        chosen[:, None] * samples + torch.arange(samples)
-    ).flatten()  # where each sampled row goes in `out`
+    row = (chosen[:, None] * samples + torch.arange(samples)).flatten()  # where each sampled row goes in `out`
     position = prompt_length.repeat_interleave(samples)
     active = torch.ones(n * samples, dtype=torch.bool)
     for step in range(steps):

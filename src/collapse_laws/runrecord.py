@@ -184,9 +184,7 @@ def finish(work: Path, directory: Path, manifest: Mapping[str, Any]) -> None:
     if missing:
         raise ValueError(f"run.json lacks {', '.join(missing)}")
     if manifest["stop_reason"] not in STOP_REASONS:
-        raise ValueError(
-            f"stop_reason {manifest['stop_reason']!r}; allowed: {', '.join(STOP_REASONS)}"
-        )
+        raise ValueError(f"stop_reason {manifest['stop_reason']!r}; allowed: {', '.join(STOP_REASONS)}")
     directory.mkdir(parents=True, exist_ok=True)
     for name in (STEPS, SNAPSHOTS):
         os.replace(Path(work) / name, directory / name)
@@ -217,9 +215,7 @@ def read_rows(path: Path, columns: Mapping[str, tuple[type, bool]]) -> pd.DataFr
     try:
         lines = Path(path).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
-        raise UserError(
-            f"{path} is missing; a run record has {STEPS}, {SNAPSHOTS} and {MANIFEST}."
-        ) from None
+        raise UserError(f"{path} is missing; a run record has {STEPS}, {SNAPSHOTS} and {MANIFEST}.") from None
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     rows = []
@@ -227,9 +223,7 @@ def read_rows(path: Path, columns: Mapping[str, tuple[type, bool]]) -> pd.DataFr
         try:
             rows.append(check_row(json.loads(line), columns))
         except (ValueError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{path}, line {number}, is not a row of a run record: {error}."
-            ) from None
+            raise UserError(f"{path}, line {number}, is not a row of a run record: {error}.") from None
     return _typed(pd.DataFrame(rows, columns=list(columns)), columns)
 
 
@@ -266,9 +260,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise UserError(f"{path} holds no JSON object.")
     missing = [key for key in MANIFEST_KEYS if key not in manifest]
     if missing:
-        raise UserError(
-            f"{path} lacks the key {missing[0]!r}: not a run record of schema {SCHEMA_VERSION}."
-        )
+        raise UserError(f"{path} lacks the key {missing[0]!r}: not a run record of schema {SCHEMA_VERSION}.")
     return manifest
 
 

@@ -1,8 +1,8 @@
 """Scores of an evaluation: avg@k with an interval over problems, pass@k, and groups of problems.
 
-avg@k is the mean over problems of the fraction of k samples that are right (section 2 of the paper: avg@1 and avg@8, [stated]
-without an interval; intervals here are [declared]). Problems, not samples, are the units of the interval, since samples
-of one problem are not independent.
+avg@k is the mean over problems of the fraction of k samples that are right (section 2 of the paper:
+avg@1 and avg@8, [stated] without an interval; intervals here are [declared]). Problems, not
+samples, are the units of the interval, since samples of one problem are not independent.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ class Score:
 def score(right: np.ndarray, seed: int = 0) -> Score:
     """avg@k of right [problems, samples] of 0 and 1.
 
-    One sample a problem: Wilson's binomial interval. More: a percentile bootstrap over problems; where all problems have
-    the same mean a bootstrap has no width, and Wilson's interval with one trial a problem is given, which is wider.
+    One sample a problem: Wilson's binomial interval. More: a percentile bootstrap over problems;
+    where all problems have the same mean a bootstrap has no width, and Wilson's interval with one
+    trial a problem is given, which is wider.
     """
     right = np.asarray(right, dtype=float)
     if right.ndim != 2 or right.size == 0:
-        raise ValueError(
-            f"right must be [problems, samples] and not empty; its shape is {right.shape}"
-        )
+        raise ValueError(f"right must be [problems, samples] and not empty; its shape is {right.shape}")
     means = right.mean(axis=1)
     n, mean = len(means), float(means.mean())
     if right.shape[1] == 1 or np.ptp(means) == 0:
@@ -63,21 +62,23 @@ def wilson(mean: float, n: int) -> tuple[float, float]:
 
 
 def pass_at_k(right: np.ndarray) -> dict[int, float]:
-    """pass@k for k = 1, 2, 4, ... and the number of samples, by the unbiased estimator of Chen et al. 2021.
+    """pass@k for k = 1, 2, 4, ... and the number of samples, by the unbiased estimator of Chen et
+    al. 2021.
 
-    right: [problems, n] of 0 and 1. 1 - C(n-c, k) / C(n, k), averaged over problems with c right samples of n.
+    right: [problems, n] of 0 and 1. 1 - C(n-c, k) / C(n, k), averaged over problems with c right
+    samples of n.
     """
     right = np.asarray(right)
     n = right.shape[1]
     correct = right.sum(axis=1).astype(int)
     ks = sorted({2**i for i in range(n.bit_length()) if 2**i <= n} | {n})
-    return {
-        k: float(np.mean([1 - math.comb(n - c, k) / math.comb(n, k) for c in correct])) for k in ks
-    }
+    return {k: float(np.mean([1 - math.comb(n - c, k) / math.comb(n, k) for c in correct])) for k in ks}
 
 
 def by_group(right: np.ndarray, groups: Sequence[str | None]) -> dict[str, Score]:
-    """The score of the problems of each group, in alphabetical order; problems without a group are left out."""
+    """The score of the problems of each group, in alphabetical order; problems without a group are
+    left out.
+    """
     names = np.array([name or "" for name in groups])
     return {str(name): score(right[names == name]) for name in np.unique(names) if name}
 

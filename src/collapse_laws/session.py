@@ -35,9 +35,7 @@ def train(cell: Cell, *, model_dir: Path, work: Path, checkpoints: Path, out: Pa
     or foreign state, a second start of a running cell) and Preempted after SIGTERM.
     """
     if cell.device == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            f"study {cell.study!r} trains on a GPU (device: cuda), and there is none here."
-        )
+        raise UserError(f"study {cell.study!r} trains on a GPU (device: cuda), and there is none here.")
     work.mkdir(parents=True, exist_ok=True)
     with open(work / "lock", "w") as lock, torch.device(cell.device):
         try:

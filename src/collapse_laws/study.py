@@ -119,9 +119,7 @@ def load_params(path: Path | str = PARAMS) -> dict[str, Any]:
     try:
         params = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(
-            f"{path} is missing; run the command in the project's folder or give --params."
-        ) from None
+        raise UserError(f"{path} is missing; run the command in the project's folder or give --params.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
     validate_params(params, path.parent / SCHEMA)
@@ -216,10 +214,7 @@ def _resolve(studies: Mapping[str, Any], name: str) -> dict[str, Any]:
     if base_name is None:
         return body
     if "base" in studies.get(base_name, {}):
-        raise UserError(
-            f"params.yaml, studies.{name}.base: {base_name!r} has a base itself; "
-            "one level is allowed."
-        )
+        raise UserError(f"params.yaml, studies.{name}.base: {base_name!r} has a base itself; one level is allowed.")
     base = _resolve(studies, base_name)
     return {**base, **body, "settings": {**base["settings"], **body.get("settings", {})}}
 
@@ -247,21 +242,14 @@ def _rate(value: Any, where: str) -> str:
     return str(value)
 
 
-def _expand(
-    study: str, body: Mapping[str, Any], block_name: str, block: Mapping[str, Any]
-) -> list[Cell]:
+def _expand(study: str, body: Mapping[str, Any], block_name: str, block: Mapping[str, Any]) -> list[Cell]:
     where = f"studies.{study}.blocks.{block_name}"
     for axis, known in (("arm", body["arms"]), ("model", body["models"])):
         for value in _axis(block, axis):
             if value not in known:
-                raise UserError(
-                    f"params.yaml, {where}.{axis}: {value!r} is not defined; "
-                    f"allowed: {', '.join(known)}."
-                )
+                raise UserError(f"params.yaml, {where}.{axis}: {value!r} is not defined; allowed: {', '.join(known)}.")
     cells = []
-    for arm, model, sync_interval, lr, seed in itertools.product(
-        *(_axis(block, axis) for axis in AXES)
-    ):
+    for arm, model, sync_interval, lr, seed in itertools.product(*(_axis(block, axis) for axis in AXES)):
         lr = _rate(lr, f"{where}.lr")
         arm_settings = {k: v for k, v in body["arms"][arm].items() if k not in _LABELS}
         settings = {
@@ -280,9 +268,7 @@ def _expand(
                 f"params.yaml, {where}: {name!r} cannot name a cell; "
                 "arms and models are of small letters, digits and '-'."
             )
-        budget = body["models"][model].get(
-            "reference_lr_budget", body["arms"][arm].get("reference_lr_budget")
-        )
+        budget = body["models"][model].get("reference_lr_budget", body["arms"][arm].get("reference_lr_budget"))
         settings["model"] = {k: v for k, v in settings["model"].items() if k not in _LABELS}
         cells.append(
             Cell(
@@ -337,9 +323,7 @@ def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
                 models[f"{name}-{cell.model}"] = {
                     "study": name,
                     "model": cell.model,
-                    "settings": settings_digest(
-                        {key: cell.settings[key] for key in ("task", "model")}
-                    ),
+                    "settings": settings_digest({key: cell.settings[key] for key in ("task", "model")}),
                 }
     source = {trainer: training_fingerprint(trainer) for trainer in ENTRY_MODULES}
     return {"source": source, "models": models, "cells": cells}

@@ -69,9 +69,7 @@ def table1(results: StudyResults) -> Table:
     tidy["onset_lr_budget"] = tidy["onset_high"].astype("Float64") * tidy["lr"]
     shown = cells.assign(says=[entry(cell) for _, cell in cells.iterrows()])
     index = ["arm", "model", "sync_interval", "seed"]
-    wide = shown.pivot_table(
-        index=index, columns="lr", values="says", aggfunc="first", sort=False, fill_value=""
-    )
+    wide = shown.pivot_table(index=index, columns="lr", values="says", aggfunc="first", sort=False, fill_value="")
     wide = wide[sorted(wide.columns, reverse=True)].sort_index(
         level=["arm", "model", "sync_interval", "seed"],
         key=lambda level: level.map(_ranks(cells, level.name)),
@@ -121,9 +119,7 @@ def table3(results: StudyResults) -> Table:
             tidy.append({**setting, **cell[names.split()], "seeds_agree": agreement})
     display = pd.DataFrame(rows).rename(columns={"sync_interval": "S"}).fillna("-").astype(str)
     if not rows:
-        display = pd.DataFrame(
-            {"seeds": ["No setting of this study is planned with several seeds."]}
-        )
+        display = pd.DataFrame({"seeds": ["No setting of this study is planned with several seeds."]})
     return Table(
         "table3",
         "Table 3. Seeds",
@@ -139,9 +135,7 @@ def _agreement(done: pd.DataFrame) -> str:
         return "-"
     if done["label"].nunique() > 1:
         return "no: " + ", ".join(
-            f"{(done['label'] == label).sum()} {WORDS[label]}"
-            for label in LABELS
-            if (done["label"] == label).any()
+            f"{(done['label'] == label).sum()} {WORDS[label]}" for label in LABELS if (done["label"] == label).any()
         )
     if done["label"].iloc[0] != "collapsed" or done["collapse_index"].nunique() == 1:
         return f"yes ({len(done)})"
@@ -149,9 +143,7 @@ def _agreement(done: pd.DataFrame) -> str:
     return f"label: M from {low} to {high}"
 
 
-def counts(
-    results: StudyResults, arm: str | None = None, model: str | None = None
-) -> dict[str, int]:
+def counts(results: StudyResults, arm: str | None = None, model: str | None = None) -> dict[str, int]:
     """How many planned cells have each label, all labels listed."""
     cells = results.cells
     if arm is not None:

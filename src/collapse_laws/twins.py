@@ -83,17 +83,13 @@ def table3_twin(results: StudyResults) -> Table:
     paper = published_of(results)
     title = "Table 3, paper and reproduction"
     if results.scale == "paper" and not results.published and paper is not None:
-        several = (
-            paper.cells.groupby(["model", "sync_interval", "lr"])["seed"].transform("size") > 1
-        )
+        several = paper.cells.groupby(["model", "sync_interval", "lr"])["seed"].transform("size") > 1
         return _runs(results, paper, "table3", title, paper.cells[several])
     from collapse_laws.tables import table3
 
     own = table3(results)
     note = "The paper: three seeds agree in every M of Llama-3.2-3B at S = 32."
-    return Table(
-        "table3_twin", title, f"{own.caption} {note}", own.display, own.tidy, (*own.notes, note)
-    )
+    return Table("table3_twin", title, f"{own.caption} {note}", own.display, own.tidy, (*own.notes, note))
 
 
 def table2_twin(results: StudyResults, table: Table) -> Table:
@@ -106,17 +102,14 @@ def table2_twin(results: StudyResults, table: Table) -> Table:
     return Table(
         "table2_twin",
         "Table 2, paper and reproduction",
-        f"{table.caption} The body of the paper's Table 2 is missing from its text, so only the "
-        f"mark can be compared.",
+        f"{table.caption} The body of the paper's Table 2 is missing from its text, so only the mark can be compared.",
         display.drop(columns="key"),
         display,
         table.notes,
     )
 
 
-def _runs(
-    results: StudyResults, paper: StudyResults, name: str, title: str, cells: pd.DataFrame | None
-) -> Table:
+def _runs(results: StudyResults, paper: StudyResults, name: str, title: str, cells: pd.DataFrame | None) -> Table:
     keys = ["model", "sync_interval", "lr", "seed"]
     own = {tuple(cell[keys]): cell for _, cell in results.cells.iterrows()}
     missing = pd.Series({"label": "not_run", "updates": pd.NA})
@@ -155,10 +148,7 @@ def _group_rows(group: dict[str, Any], scale: str) -> list[dict[str, str]]:
     boundary, clock = group["boundary"], group["clock"]
     head = {"scale": scale, "arm": group["arm"], "model": group["model"]}
     product = boundary["product"]
-    bracket = (
-        f"stable to {number(product['stable_max'])}, collapsed from "
-        f"{number(product['collapsed_min'])}"
-    )
+    bracket = f"stable to {number(product['stable_max'])}, collapsed from {number(product['collapsed_min'])}"
     return [
         {
             **head, "law": "(i) alpha = 1", "set found": interval(boundary["alpha"]),
@@ -185,9 +175,7 @@ def _laws(results: StudyResults, paper: StudyResults | None) -> Table:
         "within 0.1 of what it asks, and is refuted where the set misses that.",
     ]
     if not results.published:
-        notes.append(
-            "Absolute times and rates of this scale cannot match the paper's; exponents can."
-        )
+        notes.append("Absolute times and rates of this scale cannot match the paper's; exponents can.")
         if paper is None:
             notes.append("The paper's rows are missing: run `collapse-laws published`.")
     if not results.laws:

@@ -128,9 +128,7 @@ def not_run_text(results: StudyResults) -> str:
     if results.published:
         return f"All {total} published runs are in; no run was made here."
     text = (
-        f"All {total} planned cells were run."
-        if not missing
-        else f"{missing} of {total} planned cells were not run."
+        f"All {total} planned cells were run." if not missing else f"{missing} of {total} planned cells were not run."
     )
     rest = [
         f"{found[label]} {WORDS[label]}"
@@ -188,9 +186,7 @@ def macros(results: StudyResults) -> str:
 def _macro(words: str) -> str:
     """Letters only: 'published vanilla_llama1b alpha low' ->
     'publishedVanillaLlamaoneBAlphaLow'."""
-    digits = dict(
-        zip("0123456789", "zero one two three four five six seven eight nine".split(), strict=True)
-    )
+    digits = dict(zip("0123456789", "zero one two three four five six seven eight nine".split(), strict=True))
     spelled = "".join(f" {digits[c]} " if c in digits else c for c in words)
     first, *rest = [word for word in re.split(r"[^A-Za-z]+", spelled) if word]
     return first + "".join(word[0].upper() + word[1:] for word in rest)

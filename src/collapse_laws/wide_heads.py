@@ -1,10 +1,11 @@
 """The same Llama with wider attention heads, for engines that have no kernel for narrow ones.
 
-vLLM's attention needs heads of at least 32 dimensions; the proxy models have 16. A head of d dimensions is put into one
-of w = m*d so that every attention score and output stays what it was [derived]: rotary pair i of d turns at
-theta^(-2i/d), which is the frequency of pair m*i of w, so pair i moves there and the others stay zero; queries grow by
-sqrt(m), since scores are divided by sqrt(w) instead of sqrt(d); values and the columns that read them are padded with
-zeros. Only rounding differs.
+vLLM's attention needs heads of at least 32 dimensions; the proxy models have 16. A head of d
+dimensions is put into one of w = m*d so that every attention score and output stays what it was
+[derived]: rotary pair i of d turns at theta^(-2i/d), which is the frequency of pair m*i of w, so
+pair i moves there and the others stay zero; queries grow by sqrt(m), since scores are divided by
+sqrt(w) instead of sqrt(d); values and the columns that read them are padded with zeros. Only
+rounding differs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def head_dim(config: dict[str, object]) -> int:
 def write_with_wide_heads(checkpoint: Path, out: Path, wide: int = NARROWEST) -> None:
     """Write the checkpoint with heads of `wide` dimensions to `out`, other files copied.
 
-    UserError where the model is not a Llama without biases, or `wide` is no multiple of its head's dimensions.
+    UserError where the model is not a Llama without biases, or `wide` is no multiple of its head's
+    dimensions.
     """
     import torch
     from transformers import AutoModelForCausalLM, LlamaForCausalLM
@@ -40,7 +42,8 @@ def write_with_wide_heads(checkpoint: Path, out: Path, wide: int = NARROWEST) ->
     plain = isinstance(model, LlamaForCausalLM) and not model.config.attention_bias
     if not plain or wide % narrow or rope.get("rope_type", "default") != "default":
         raise UserError(
-            f"{checkpoint}: vLLM has no kernel for heads of {narrow} dimensions, and they can be widened to {wide} "
+            f"{checkpoint}: vLLM has no kernel for heads of {narrow} dimensions, and they can be "
+            f"widened to {wide} "
             "only for a Llama without biases and with plain rotary positions."
         )
     factor = wide // narrow

@@ -71,9 +71,7 @@ def main(start: str, problems_file: str, updates: int) -> None:
         )
         trainer.train()
     seconds = (clock.times[-1] - clock.times[0]) / (len(clock.times) - 1)
-    print(
-        json.dumps({"seconds_per_update": seconds, "response_length": sum(lengths) / len(lengths)})
-    )
+    print(json.dumps({"seconds_per_update": seconds, "response_length": sum(lengths) / len(lengths)}))
 
 
 if __name__ == "__main__":

@@ -79,11 +79,7 @@ def test_bayes_evidence_equals_numerical_integration():
             cov = np.eye(k) + np.full((k, k), 1 / weight)
             d = part - mean
             quadratic = d @ np.linalg.solve(cov, d)
-            density *= (
-                variance ** (-k / 2)
-                * np.exp(-quadratic / (2 * variance))
-                / np.sqrt(np.linalg.det(cov))
-            )
+            density *= variance ** (-k / 2) * np.exp(-quadratic / (2 * variance)) / np.sqrt(np.linalg.det(cov))
         return np.trapezoid(density * variance, np.log(variance))
 
     assert odds == pytest.approx(evidence(2) / evidence(1), rel=1e-4)

@@ -1,4 +1,4 @@
-"""The registered sets on the real data: counts, contents, golds, and errors that name what differs."""
+"""The registered sets on the real data: counts, contents, golds, and errors naming what differs."""
 
 from __future__ import annotations
 

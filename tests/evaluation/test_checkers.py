@@ -80,7 +80,7 @@ def test_the_checker_is_verls_own() -> None:
 
 def test_without_verl_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     checkers.verl_math_reward.cache_clear()
-    monkeypatch.setattr(checkers.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="verl is not installed; install the extra `verl`"):
         checkers.math_reward("$\\boxed{1}$", ("1",))
     with pytest.raises(UserError, match="math-verify, which is not installed"):

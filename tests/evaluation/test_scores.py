@@ -51,4 +51,7 @@ def test_pass_at_k_is_the_mean_over_all_subsets() -> None:
 def test_groups() -> None:
     right = np.array([[1], [0], [1], [1]])
     grouped = scores.by_group(right, ["b", "b", "a", None])
-    assert {name: (s.problems, s.mean) for name, s in grouped.items()} == {"a": (1, 1.0), "b": (2, 0.5)}
+    assert {name: (s.problems, s.mean) for name, s in grouped.items()} == {
+        "a": (1, 1.0),
+        "b": (2, 0.5),
+    }

@@ -78,10 +78,7 @@ def test_survivors_as_late_failures_would_make_up_a_dependence_on_s():
     low, high, eta, s = (
         np.array(column)
         for column in zip(
-            *[
-                ((s * (m - 1), s * m, e, s) if m else (2 * 3.2e-5 / e, np.inf, e, s))
-                for s, e, m in cells()
-            ],
+            *[((s * (m - 1), s * m, e, s) if m else (2 * 3.2e-5 / e, np.inf, e, s)) for s, e, m in cells()],
             strict=True,
         )
     )
@@ -103,9 +100,7 @@ def test_survivors_as_late_failures_would_make_up_a_dependence_on_s():
     assert best.x[1] == pytest.approx(1.5, abs=0.1)
     assert best.x[2] == pytest.approx(-0.6, abs=0.1)
     stable_too = [
-        Observation(
-            f"{k}", s, e, 0, "collapsed" if m else "survived", (s * (m - 1), s * m) if m else None
-        )
+        Observation(f"{k}", s, e, 0, "collapsed" if m else "survived", (s * (m - 1), s * m) if m else None)
         for k, (s, e, m) in enumerate(cells())
     ]
     alone = [run for run in stable_too if run.label == "collapsed"]
@@ -123,9 +118,7 @@ def test_aft_agrees_with_lifelines_on_noisy_intervals():
                 t = 3.2e-5 / eta * np.exp(0.25 * rng.normal())
                 index = int(np.ceil(t / interval))
                 low, high = interval * (index - 1), interval * index
-                runs.append(
-                    Observation(f"{len(runs)}", interval, eta, seed, "collapsed", (low, high))
-                )
+                runs.append(Observation(f"{len(runs)}", interval, eta, seed, "collapsed", (low, high)))
                 rows.append(
                     {
                         "low": max(low, 1e-3),
@@ -135,9 +128,7 @@ def test_aft_agrees_with_lifelines_on_noisy_intervals():
                         "e": False,
                     }
                 )
-    oracle = lifelines.LogNormalAFTFitter().fit_interval_censoring(
-        pd.DataFrame(rows), "low", "high", "e"
-    )
+    oracle = lifelines.LogNormalAFTFitter().fit_interval_censoring(pd.DataFrame(rows), "low", "high", "e")
     clock = fit_clock(runs)
     assert clock.b_estimate == pytest.approx(oracle.params_["mu_"]["x"], abs=0.02)
     assert clock.c_estimate == pytest.approx(oracle.params_["mu_"]["s"], abs=0.02)
@@ -151,9 +142,7 @@ def test_published_writes_the_shapes_of_a_study(tmp_path, monkeypatch, capsys):
     laws = json.loads((tmp_path / "results/published/laws.json").read_text())
     assert [group["model"] for group in laws["groups"]] == ["llama1b", "llama3b", "qwen8b"]
     assert laws["groups"][1]["boundary"]["product"]["stable_max"] == 2.56e-6
-    cell = json.loads(
-        (tmp_path / "results/published/cells/vanilla_llama3b_S32_eta2e-7_seed100.json").read_text()
-    )
+    cell = json.loads((tmp_path / "results/published/cells/vanilla_llama3b_S32_eta2e-7_seed100.json").read_text())
     assert (cell["outcome"]["collapse_index"], cell["outcome"]["onset_low"]) == (5, 128)
     assert len(list((tmp_path / "results/published/cells").iterdir())) == 48
     assert "c2 in (2.88e-05, 3.2e-05]" in capsys.readouterr().out

@@ -55,8 +55,6 @@ def make_cell() -> Callable[..., Cell]:
             "seed": seed,
             **settings,
         }
-        return dataclasses.replace(
-            cell, sync_interval=sync_interval, lr=lr, seed=seed, settings=changed
-        )
+        return dataclasses.replace(cell, sync_interval=sync_interval, lr=lr, seed=seed, settings=changed)
 
     return make

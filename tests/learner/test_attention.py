@@ -162,9 +162,9 @@ def test_greedy_is_transformers_generate(start):
     )
     for row in range(30):
         prompt = problems.prompt[row : row + 1, : problems.prompt_length[row]]
-        theirs = plain.generate(
-            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=9, do_sample=False
-        )[0, prompt.shape[1] :]
+        theirs = plain.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=9, do_sample=False)[
+            0, prompt.shape[1] :
+        ]
         assert theirs.tolist() == out.tokens[row, : out.lengths[row]].tolist()
 
 

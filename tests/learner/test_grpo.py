@@ -38,14 +38,10 @@ def test_advantage_is_verls(core_algos, seed):
     token_rewards[:, -1] = reward.flatten()
     index = np.repeat(np.arange(6), 8)
     theirs, _ = core_algos.compute_grpo_outcome_advantage(token_rewards, mask, index)
-    torch.testing.assert_close(
-        grpo.group_advantage(reward).flatten(), theirs[:, 0], atol=1e-6, rtol=0
-    )
+    torch.testing.assert_close(grpo.group_advantage(reward).flatten(), theirs[:, 0], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "dual"), [(0.2, 0.2, 3.0), (0.1, 0.3, 1.5), (1.0, 1.0, 3.0)]
-)
+@pytest.mark.parametrize(("low", "high", "dual"), [(0.2, 0.2, 3.0), (0.1, 0.3, 1.5), (1.0, 1.0, 3.0)])
 @pytest.mark.parametrize("seed", range(3))
 def test_surrogate_is_verls(core_algos, seed, low, high, dual):
     from verl.workers.config import FSDPActorConfig

@@ -108,9 +108,7 @@ def test_one_update_a_cycle_is_synchronous_grpo(make_cell, start, tmp_path):
             uniform=uniform,
         )
         reward = task.reward(problems, rollouts.tokens, group).view(n, group)
-        packed = pack(
-            problems.prompt, problems.prompt_length, rollouts.tokens, rollouts.lengths, group
-        )
+        packed = pack(problems.prompt, problems.prompt_length, rollouts.tokens, rollouts.lengths, group)
         with torch.no_grad():
             reference_logprob, _ = token_logprobs(reference, packed)
         logprob, _ = token_logprobs(policy, packed)
@@ -138,9 +136,7 @@ def test_data_and_start_do_not_depend_on_interval_or_rate(make_cell, start, tmp_
     first, frozen = [], []
     for i, (S, lr) in enumerate([(1, 1e-3), (4, 2e-3), (8, 1e-4)]):
         record = read_run(run(make_cell(S, lr), start, tmp_path / f"a{i}"))
-        first.append(
-            (record.steps.reward_mean[0], record.steps.grad_norm[0], record.steps.tokens[0])
-        )
+        first.append((record.steps.reward_mean[0], record.steps.grad_norm[0], record.steps.tokens[0]))
         record = read_run(run(make_cell(S, 1e-30), start, tmp_path / f"b{i}"))
         frozen.append(record.steps[["reward_mean", "tokens"]].to_numpy().tolist())
     assert first[0] == first[1] == first[2]
@@ -216,9 +212,7 @@ def test_terminated_run_saves_and_goes_on(make_cell, start, tmp_path, monkeypatc
 def test_collapse_stops_the_run(make_cell, start, tmp_path):
     record = read_run(
         run(
-            make_cell(
-                8, 0.5, horizon_updates=400, stop_patience_snapshots=3, stop_patience_lr_budget=0.0
-            ),
+            make_cell(8, 0.5, horizon_updates=400, stop_patience_snapshots=3, stop_patience_lr_budget=0.0),
             start,
             tmp_path,
         )
@@ -303,10 +297,7 @@ def test_full_disk_loses_no_complete_row(start, tmp_path, monkeypatch, capsys):
     error = capsys.readouterr().err
     assert "No space left on device" in error
     assert "Traceback" not in error
-    rows = sum(
-        len((tmp_path / "work" / f).read_text().splitlines())
-        for f in ("steps.jsonl", "snapshots.jsonl")
-    )
+    rows = sum(len((tmp_path / "work" / f).read_text().splitlines()) for f in ("steps.jsonl", "snapshots.jsonl"))
     assert rows == 10
     monkeypatch.setattr(runrecord.RowWriter, "append", append)
     assert main(args) == 0

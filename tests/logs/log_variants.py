@@ -1,4 +1,6 @@
-"""One run of 48 learner updates in every shape that a trainer may log it; S=4, collapse in batch 9, partial drop in batch 8."""
+"""One run of 48 learner updates in every shape that a trainer may log it; S=4, collapse in batch 9, partial drop in
+batch 8.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +79,7 @@ def console(prefix: str = "", wrap: bool = False, bars: bool = True, colour: boo
         f"{prefix}step:0 - val-core/math/reward/mean@1:0.31",
     ]
     for step in range(1, UPDATES + 1):
-        lines.append(
-            (f"\x1b[36m{prefix.rstrip()}\x1b[0m " if colour else prefix) + verl_line(step, wrap)
-        )
+        lines.append((f"\x1b[36m{prefix.rstrip()}\x1b[0m " if colour else prefix) + verl_line(step, wrap))
         if bars:
             lines.append("\r" + bar(step, what="Training Progress: "))
     return _lines(lines)
@@ -112,18 +112,13 @@ def metric_lines_under_a_step() -> bytes:
 
 def resumed_console() -> bytes:
     lines = [verl_line(step) for step in range(1, 31)]
-    cut = verl_line(31)[
-        :-90
-    ]  # killed while it was being written; the next job appends to the same line
+    cut = verl_line(31)[:-90]  # killed while it was being written; the next job appends to the same line
     tail = ["(TaskRunner pid=77) " + verl_line(step) for step in range(21, UPDATES + 1)]
     return _lines([*lines, cut + tail[0], *tail[1:]])
 
 
 def resumed_jsonl() -> bytes:
-    rows = [
-        json.dumps({"step": s, "reward": REWARDS[s - 1]})
-        for s in [*range(1, 27), *range(21, UPDATES + 1)]
-    ]
+    rows = [json.dumps({"step": s, "reward": REWARDS[s - 1]}) for s in [*range(1, 27), *range(21, UPDATES + 1)]]
     rows.insert(26, '{"step": 27, "rew')
     return _lines(rows)
 
@@ -155,14 +150,14 @@ def fully_async_console() -> bytes:
     lines = []
     for row in fully_async_rows():
         body = " - ".join(f"{key}:{float(value)!r}" for key, value in row["data"].items())
-        lines.append(
-            f"\x1b[36m(FullyAsyncTrainer pid=15735, ip=10.0.0.3)\x1b[0m step:{row['step']} - {body}"
-        )
+        lines.append(f"\x1b[36m(FullyAsyncTrainer pid=15735, ip=10.0.0.3)\x1b[0m step:{row['step']} - {body}")
     return _lines(lines)
 
 
 def printed(every: int, style: str, quoted: bool = False, nan: bool = False) -> bytes:
-    """TRL's console: `before` (bar, dictionary), `after` (dictionary, bar), `redrawn` (both, with carriage returns), `plain`."""
+    """TRL's console: `before` (bar, dictionary), `after` (dictionary, bar), `redrawn` (both, with carriage returns),
+    `plain`.
+    """
     out = io.StringIO()
     out.write("Loading checkpoint shards: 100%|##| 2/2 [00:01<00:00]\n")
     if style != "plain":
@@ -195,27 +190,18 @@ def printed(every: int, style: str, quoted: bool = False, nan: bool = False) -> 
     return out.getvalue().encode()
 
 
-def json_rows(
-    step_name: str, reward_name: str, first: int = 1, nested: str | None = None, every: int = 1
-) -> bytes:
+def json_rows(step_name: str, reward_name: str, first: int = 1, nested: str | None = None, every: int = 1) -> bytes:
     rows = []
     for step, reward in averages(every):
         metrics = {reward_name: reward, "lr": LR, "loss": 0.1}
-        rows.append(
-            json.dumps({step_name: step - 1 + first, **({nested: metrics} if nested else metrics)})
-        )
+        rows.append(json.dumps({step_name: step - 1 + first, **({nested: metrics} if nested else metrics)}))
     return _lines(rows)
 
 
-def wandb_csv(
-    run: str = "grpo-run-1", metric: str = "critic/score/mean", step: str = "Step", first: int = 1
-) -> bytes:
+def wandb_csv(run: str = "grpo-run-1", metric: str = "critic/score/mean", step: str = "Step", first: int = 1) -> bytes:
     name = f"{run} - {metric}"
     lines = [",".join(f'"{cell}"' for cell in (step, name, f"{name}__MIN", f"{name}__MAX"))]
-    lines += [
-        ",".join(f'"{cell}"' for cell in (t + first, r, r - 0.2, r + 0.2))
-        for t, r in enumerate(REWARDS)
-    ]
+    lines += [",".join(f'"{cell}"' for cell in (t + first, r, r - 0.2, r + 0.2)) for t, r in enumerate(REWARDS)]
     return _lines(lines)
 
 
@@ -281,10 +267,7 @@ VARIANTS: dict[str, Callable[[], bytes]] = {
         {"log_history": [{"reward": r, "step": s} for s, r in averages(4)]}, indent=2
     ).encode(),
     "state logging_first_step": lambda: json.dumps(
-        {
-            "log_history": [{"reward": REWARDS[0], "step": 1}]
-            + [{"reward": r, "step": s} for s, r in averages(4)]
-        }
+        {"log_history": [{"reward": REWARDS[0], "step": 1}] + [{"reward": r, "step": s} for s, r in averages(4)]}
     ).encode(),
     "printed before": lambda: printed(1, "before"),
     "printed after": lambda: printed(1, "after"),
@@ -300,10 +283,7 @@ VARIANTS: dict[str, Callable[[], bytes]] = {
     "jsonl iteration": lambda: json_rows("iteration", "reward_mean", first=0),
     "jsonl nested": lambda: json_rows("step", "reward/mean", nested="metrics"),
     "jsonl nested twice": lambda: _lines(
-        [
-            json.dumps({"step": s, "train": {"reward": {"mean": r, "std": 0.1}}})
-            for s, r in averages(1)
-        ]
+        [json.dumps({"step": s, "train": {"reward": {"mean": r, "std": 0.1}}}) for s, r in averages(1)]
     ),
     "jsonl rollout": lambda: json_rows("rollout_id", "rollout/raw_reward", first=0),
     "jsonl update score": lambda: json_rows("update", "objective/scores"),
@@ -318,19 +298,13 @@ VARIANTS: dict[str, Callable[[], bytes]] = {
             for n, v in (("train/reward", r), ("train/lr", LR))
         ]
     ),
-    "jsonl strings": lambda: _lines(
-        [json.dumps({"step": str(s), "reward": f"{r:.5f}"}) for s, r in averages(1)]
-    ),
+    "jsonl strings": lambda: _lines([json.dumps({"step": str(s), "reward": f"{r:.5f}"}) for s, r in averages(1)]),
     "jsonl no step": lambda: _lines([json.dumps({"reward": r}) for _, r in averages(1)]),
     "json list": lambda: json.dumps([{"step": s, "reward": r} for s, r in averages(1)]).encode(),
-    "json list indented": lambda: json.dumps(
-        [{"step": s, "reward": r} for s, r in averages(1)], indent=1
-    ).encode(),
+    "json list indented": lambda: json.dumps([{"step": s, "reward": r} for s, r in averages(1)], indent=1).encode(),
     "json columns": lambda: json.dumps({"step": list(range(1, 49)), "reward": REWARDS}).encode(),
     "wandb csv": wandb_csv,
-    "wandb csv dashed": lambda: wandb_csv(
-        "grpo - S4 - seed 1", "train/reward", "train/global_step"
-    ),
+    "wandb csv dashed": lambda: wandb_csv("grpo - S4 - seed 1", "train/reward", "train/global_step"),
     "wandb csv zero": lambda: wandb_csv(metric="reward", first=0),
     "csv": lambda: table("step", "reward"),
     "csv semicolon": lambda: table("iteration", "mean_reward", ";"),
@@ -343,28 +317,17 @@ VARIANTS: dict[str, Callable[[], bytes]] = {
         ["_runtime,_step,_timestamp,train/global_step,train/reward"]
         + [f"{t * 10.5},{2 * t},{1.7e9 + t},{t + 1},{r}" for t, r in enumerate(REWARDS)]
     ),
-    "text equals": lambda: _lines(
-        [f"[2026-11-29] step={s} reward={r:.5f} lr={LR}" for s, r in averages(1)]
-    ),
+    "text equals": lambda: _lines([f"[2026-11-29] step={s} reward={r:.5f} lr={LR}" for s, r in averages(1)]),
     "text bars": lambda: _lines(
-        [
-            f"Step {s}/{UPDATES} | loss: 0.1 | mean reward: {r:.5f} | max reward: 1.0"
-            for s, r in averages(1)
-        ]
+        [f"Step {s}/{UPDATES} | loss: 0.1 | mean reward: {r:.5f} | max reward: 1.0" for s, r in averages(1)]
     ),
     "text spaced": lambda: _lines([f"step {s} reward {r:.5f} lr {LR}" for s, r in averages(1)]),
     "text postfix": lambda: "".join(
         "\r" + bar(s)[:-1] + f", reward={r:.4f}, lr={LR}]" for s, r in averages(1)
     ).encode(),
-    "text tensor": lambda: _lines(
-        [f"step: {s}, reward: tensor({r:.5f}, device='cuda:0')" for s, r in averages(1)]
-    ),
-    "text json inside": lambda: _lines(
-        [f"INFO:root:{json.dumps({'step': s, 'reward': r})}" for s, r in averages(1)]
-    ),
-    "plus minus one": lambda: _lines(
-        [json.dumps({"step": s, "reward": 2 * r - 1}) for s, r in averages(1)]
-    ),
+    "text tensor": lambda: _lines([f"step: {s}, reward: tensor({r:.5f}, device='cuda:0')" for s, r in averages(1)]),
+    "text json inside": lambda: _lines([f"INFO:root:{json.dumps({'step': s, 'reward': r})}" for s, r in averages(1)]),
+    "plus minus one": lambda: _lines([json.dumps({"step": s, "reward": 2 * r - 1}) for s, r in averages(1)]),
     "gzip": lambda: gzip.compress(console("(TaskRunner pid=3165) ")),
     "gzip jsonl": lambda: gzip.compress(json_rows("step", "reward")),
 }

@@ -33,16 +33,14 @@ def test_variant_gives_the_same_collapse(name: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["trl_trainer_state.json", "verl_console_ray.log", "verl_fully_async.jsonl"]
-)
+@pytest.mark.parametrize("name", ["trl_trainer_state.json", "verl_console_ray.log", "verl_fully_async.jsonl"])
 def test_samples(name: str, shared: Path) -> None:
     folder = shared / "data" / "logs"
     expected = json.loads((folder / "expected.json").read_text())
     found = diagnose(read_log(folder / name, sync_interval=expected["S"])).to_json()
-    assert {
-        key: found[key] for key in ("collapse_index", "collapse_step", "partial_drop_index")
-    } == {key: expected[key] for key in ("collapse_index", "collapse_step", "partial_drop_index")}
+    assert {key: found[key] for key in ("collapse_index", "collapse_step", "partial_drop_index")} == {
+        key: expected[key] for key in ("collapse_index", "collapse_step", "partial_drop_index")
+    }
 
 
 def test_full_series_is_read_exactly(tmp_path: Path) -> None:
@@ -55,9 +53,7 @@ def test_full_series_is_read_exactly(tmp_path: Path) -> None:
 def test_resume_keeps_the_later_rows(tmp_path: Path) -> None:
     path = tmp_path / "log"
     first = [{"step": s, "reward": 0.1} for s in range(1, 31)]
-    second = [
-        {"step": s, "reward": 0.9} for s in range(21, 26)
-    ]  # stopped before the first job's end
+    second = [{"step": s, "reward": 0.9} for s in range(21, 26)]  # stopped before the first job's end
     path.write_text("\n".join(map(json.dumps, first + second)))
     log = read_log(path, sync_interval=5)
     assert log.series.updates == 25
@@ -140,9 +136,7 @@ JUNK = {
     "wandb": b":W&B\xe1\xbe\x00" + b"\x00" * 100,
     "half a document": b'{"log_history": [{"step": 1, "reward": 0.5},',
     "all NaN": b'{"step": 1, "reward": NaN}\n{"step": 2, "reward": NaN}\n{"step": 5, "reward": NaN}\n',
-    "two runs": b"".join(
-        b'{"step": %d, "reward": 0.%d}\n' % (s, r) for r in (5, 6) for s in range(1, 31)
-    ),
+    "two runs": b"".join(b'{"step": %d, "reward": 0.%d}\n' % (s, r) for r in (5, 6) for s in range(1, 31)),
     "one run twice": variants.VARIANTS["jsonl reward"]() * 2,
     "scalar json": b"[1, 2, 3]",
     "two wandb runs": b'"Step","a - reward","b - reward"\n1,0.5,0.6\n2,0.5,0.6\n',
@@ -177,10 +171,7 @@ def test_other_junk(tmp_path: Path) -> None:
 def test_overrides(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(
-        "\n".join(
-            json.dumps({"n": s, "quality": r, "reward": 0.5})
-            for s, r in enumerate(variants.REWARDS, 1)
-        )
+        "\n".join(json.dumps({"n": s, "quality": r, "reward": 0.5}) for s, r in enumerate(variants.REWARDS, 1))
     )
     log = read_log(path, sync_interval=4, reward_key="quality", step_key="n", format="jsonl")
     assert diagnose(log).to_json()["collapse_index"] == 9
@@ -188,20 +179,13 @@ def test_overrides(tmp_path: Path) -> None:
 
 def test_rewards_outside_the_unit_range_are_scaled(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_text(
-        "\n".join(
-            json.dumps({"step": s, "reward": 3 * r}) for s, r in enumerate(variants.REWARDS, 1)
-        )
-    )
+    path.write_text("\n".join(json.dumps({"step": s, "reward": 3 * r}) for s, r in enumerate(variants.REWARDS, 1)))
     assert diagnose(read_log(path, sync_interval=4)).to_json()["collapse_index"] == 9
 
 
 def test_nan_at_the_end_is_a_failed_run(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(
-        "\n".join(
-            json.dumps({"step": s, "reward": math.nan if s > 12 else 0.5 + s / 100})
-            for s in range(1, 25)
-        )
+        "\n".join(json.dumps({"step": s, "reward": math.nan if s > 12 else 0.5 + s / 100}) for s in range(1, 25))
     )
     assert diagnose(read_log(path, sync_interval=4)).to_json()["label"] == "failed"

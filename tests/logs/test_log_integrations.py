@@ -20,9 +20,7 @@ def test_recorder_writes_a_record_that_diagnose_reads(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run", 4, 1e-6, "mine")
     stopped = None
     for t, reward in enumerate(variants.REWARDS):
-        recorder.update(
-            t, {"reward": reward, "entropy": 0.1, "learning_rate": 1e-6, "eval_reward": 0.9}
-        )
+        recorder.update(t, {"reward": reward, "entropy": 0.1, "learning_rate": 1e-6, "eval_reward": 0.9})
         if recorder.collapsed and stopped is None:
             stopped = t
     recorder.close()
@@ -54,9 +52,7 @@ def test_verl_hook_records_each_update_and_ends_the_job(tmp_path: Path) -> None:
         def __init__(self) -> None:
             self.seen = 0
 
-        def add_step_metrics(
-            self, metrics: dict, sample_count: int, timestamp: float | None = None
-        ) -> None:
+        def add_step_metrics(self, metrics: dict, sample_count: int, timestamp: float | None = None) -> None:
             self.seen += 1
 
     caught = []
@@ -72,9 +68,7 @@ def test_verl_hook_records_each_update_and_ends_the_job(tmp_path: Path) -> None:
         hook.install(Aggregator, environment)  # twice is once
         aggregator = Aggregator()
         for t, reward in enumerate(variants.REWARDS[:45]):
-            aggregator.add_step_metrics(
-                {"training/global_step": t + 1, "critic/score/mean": reward, "note": "x"}, 64
-            )
+            aggregator.add_step_metrics({"training/global_step": t + 1, "critic/score/mean": reward, "note": "x"}, 64)
     finally:
         signal.signal(signal.SIGTERM, previous)
     assert aggregator.seen == 45

@@ -1,4 +1,6 @@
-"""watch: growth, partial lines, rotation, truncation, exit codes, memory; calibrate and the page through the command line."""
+"""watch: growth, partial lines, rotation, truncation, exit codes, memory; calibrate and the page through the command
+line.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,7 @@ def line(step: int, reward: float) -> str:
         "wandb csv",
     ],
 )
-def test_alarm_on_every_kind_of_lines(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_alarm_on_every_kind_of_lines(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = variants.write(name, tmp_path)
     mark = tmp_path / "mark"
     code = main(
@@ -109,9 +109,7 @@ def test_memory_is_constant() -> None:
     assert sum(watcher._table.count(key) for key in ("step", "reward", "lr")) == 0
 
 
-def test_watch_refuses_what_it_cannot_follow(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_refuses_what_it_cannot_follow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("state", "gzip"):
         path = variants.write(name, tmp_path)
         assert main(["watch", str(path), "--sync-interval", "4"]) == 2
@@ -136,10 +134,7 @@ def test_page_escapes_the_log(tmp_path: Path) -> None:
     attack = "reward</title><script>alert(1)</script>"
     path = tmp_path / "<img src=x onerror=alert(2)>.log"
     path.write_text(
-        "".join(
-            json.dumps({"step": s, attack: r, "entropy": 0.1}) + "\n"
-            for s, r in enumerate(variants.REWARDS, 1)
-        )
+        "".join(json.dumps({"step": s, attack: r, "entropy": 0.1}) + "\n" for s, r in enumerate(variants.REWARDS, 1))
     )
     page = tmp_path / "page.html"
     assert (
@@ -165,9 +160,7 @@ def test_page_escapes_the_log(tmp_path: Path) -> None:
     assert text.count("<svg") == 2
 
 
-def test_calibrate_writes_what_diagnose_reads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calibrate_writes_what_diagnose_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = []
     for interval, lr, updates in ((8, 1e-6, 64), (16, 5e-7, 128), (32, 1e-7, 704)):
         path = tmp_path / f"{interval}.jsonl"
@@ -175,10 +168,7 @@ def test_calibrate_writes_what_diagnose_reads(
         crash -= crash % interval
         path.write_text(
             "".join(
-                json.dumps(
-                    {"step": t + 1, "reward": 0.6 + 0.01 * (t % 3) if t < crash else 0.02, "lr": lr}
-                )
-                + "\n"
+                json.dumps({"step": t + 1, "reward": 0.6 + 0.01 * (t % 3) if t < crash else 0.02, "lr": lr}) + "\n"
                 for t in range(updates)
             )
         )
@@ -228,9 +218,7 @@ def test_calibrate_writes_what_diagnose_reads(
     assert main(["calibrate", str(tmp_path / "8.jsonl"), "--output", str(file)]) == 2
 
 
-def test_without_s_the_diagnosis_says_what_it_can(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_s_the_diagnosis_says_what_it_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = variants.write("jsonl reward", tmp_path)
     assert main(["diagnose", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

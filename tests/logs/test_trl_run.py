@@ -1,4 +1,6 @@
-"""A real TRL run through the callback. The environment of its own is COLLAPSE_LAWS_TRL_PYTHON, by default .venv-trl/bin/python."""
+"""A real TRL run through the callback. The environment of its own is COLLAPSE_LAWS_TRL_PYTHON, by default
+.venv-trl/bin/python.
+"""
 
 from __future__ import annotations
 

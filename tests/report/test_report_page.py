@@ -189,9 +189,7 @@ def test_a_study_at_paper_scale_is_compared_run_by_run(tmp_path):
 @pytest.mark.slow
 def test_five_hundred_cells_within_a_minute(tmp_path):
     rates = [f"{m}e-4" for m in range(2, 27)]
-    params = make_study(
-        tmp_path, sync_intervals=(8, 16, 32, 64, 128), rates=rates, seeds=(11, 12, 13, 14), stride=4
-    )
+    params = make_study(tmp_path, sync_intervals=(8, 16, 32, 64, 128), rates=rates, seeds=(11, 12, 13, 14), stride=4)
     assert len(load_results(params).cells) == 500
     began = time.perf_counter()
     path = write_everything(params)

@@ -80,9 +80,7 @@ def test_every_knob_of_params_has_a_line():
 def _run(label, index=None, interval=8):
     high = None if index is None else index * interval
     low = None if index is None else high - interval
-    return pd.Series(
-        {"label": label, "collapse_index": index, "onset_low": low, "onset_high": high}
-    )
+    return pd.Series({"label": label, "collapse_index": index, "onset_low": low, "onset_high": high})
 
 
 @pytest.mark.parametrize(

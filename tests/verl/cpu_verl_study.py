@@ -1,4 +1,5 @@
-"""A verl study for a machine without GPUs: the proxy's task and model, trained by the real trainer through the CPU plugin."""
+"""A verl study for a machine without GPUs: the proxy's task and model, trained by the real trainer
+through the CPU plugin."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ CPU_OVERRIDES = [
 
 
 def verl_settings(settings: dict[str, Any], micro_batch: int, training_ranks: int) -> dict[str, Any]:
-    """Settings of a local study as a verl study on the CPU needs them; micro_batch in sequences a rank."""
+    """Settings of a local study as a verl study on the CPU needs them; micro_batch in sequences a
+    rank."""
     micro = [
         f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={micro_batch}",
         f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={micro_batch}",
@@ -61,7 +63,8 @@ def verl_settings(settings: dict[str, Any], micro_batch: int, training_ranks: in
 
 
 def write_model(start: Path, out: Path) -> None:
-    """The starting checkpoint with the one thing that verl asks of a tokenizer beyond it: a chat template."""
+    """The starting checkpoint with the one thing that verl asks of a tokenizer beyond it: a chat
+    template."""
     shutil.copytree(start, out)
     tokenizer = character_tokenizer()
     tokenizer.chat_template = CHAT_TEMPLATE
@@ -83,7 +86,10 @@ def write_data(task: ChainArithmetic, folder: Path, training_prompts: int, valid
                     "data_source": SOURCE,
                     "prompt": [{"role": "user", "content": character_tokenizer().decode(prompt)}],
                     "ability": "arithmetic",
-                    "reward_model": {"style": "rule", "ground_truth": character_tokenizer().decode(answer)},
+                    "reward_model": {
+                        "style": "rule",
+                        "ground_truth": character_tokenizer().decode(answer),
+                    },
                     "extra_info": {"split": name, "index": i},
                 }
             )
@@ -92,14 +98,13 @@ def write_data(task: ChainArithmetic, folder: Path, training_prompts: int, valid
     write_json(folder / "prepare.json", {"files": files})
 
 
-def plugin_environment(exchange: Path, gradients: Path | None = None) -> dict[str, str]:
+def plugin_environment(gradients: Path | None = None) -> dict[str, str]:
     """The variables under which verl's processes load the plugin."""
     if gradients is not None:
         gradients.mkdir(parents=True, exist_ok=True)
     return {
         "VERL_USE_EXTERNAL_MODULES": "verl_cpu_plugin",
         "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "VERL_CPU_EXCHANGE": str(exchange),
         "VERL_CPU_GRADIENTS": str(gradients) if gradients else "",
         "OMP_NUM_THREADS": "1",
     }
@@ -151,7 +156,14 @@ def cpu_params(task: dict[str, Any], warmstart_steps: int = 600, **settings: Any
         "max_prompt_tokens": 2 * task["max_terms"],
         "max_response_tokens": ChainArithmetic(**task).max_response_tokens,
     }
-    arm = {"title": "as the paper", "ratio": "behaviour", "clip_low": 0.2, "clip_high": 0.2, "dual_clip": 3.0, "kl_coef": 0.001}
+    arm = {
+        "title": "as the paper",
+        "ratio": "behaviour",
+        "clip_low": 0.2,
+        "clip_high": 0.2,
+        "dual_clip": 3.0,
+        "kl_coef": 0.001,
+    }
     study = {
         "title": "verl on a CPU",
         "scale": "smoke",
@@ -160,7 +172,16 @@ def cpu_params(task: dict[str, Any], warmstart_steps: int = 600, **settings: Any
         "settings": verl_settings(base, micro_batch=4, training_ranks=2),
         "models": {"tiny": model},
         "arms": {"vanilla": arm},
-        "blocks": {"one": {"extent": "core", "arm": "vanilla", "model": "tiny", "sync_interval": 4, "lr": "2e-3", "seed": 11}},
+        "blocks": {
+            "one": {
+                "extent": "core",
+                "arm": "vanilla",
+                "model": "tiny",
+                "sync_interval": 4,
+                "lr": "2e-3",
+                "seed": 11,
+            }
+        },
     }
     return {"study": "cpu", "studies": {"cpu": study}}
 

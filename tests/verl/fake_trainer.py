@@ -1,6 +1,8 @@
-"""Stands for verl's main module in the launcher's tests: writes lines and checkpoints as the hooks and verl would.
+"""Stands for verl's main module in the launcher's tests: writes lines and checkpoints as the hooks
+and verl would.
 
-FAKE_PLAN is JSON: `rewards` (by snapshot), and what to do after an update: `crash_after`, `hang_after`, `stale_at`, `no_gradient`.
+FAKE_PLAN is JSON: `rewards` (by snapshot), and what to do after an update: `crash_after`,
+`hang_after`, `stale_at`, `no_gradient`.
 """
 
 from __future__ import annotations
@@ -39,8 +41,20 @@ for t in range(start * S, updates):
     metrics = {"actor/lr": float(options["actor_rollout_ref.actor.optim.lr"]), "attempt": attempt}
     if not plan.get("no_gradient"):
         metrics["actor/grad_norm"] = 1.0
-    line = {"kind": "update", "t": t, "version": version, "behaviour": [behaviour, behaviour], "group_rewards": [reward] * prompts}
-    line |= {"group_sizes": [4] * prompts, "degenerate_groups": 0, "tokens": 10, "truncated": 0, "entropy": 0.5}
+    line = {
+        "kind": "update",
+        "t": t,
+        "version": version,
+        "behaviour": [behaviour, behaviour],
+        "group_rewards": [reward] * prompts,
+    }
+    line |= {
+        "group_sizes": [4] * prompts,
+        "degenerate_groups": 0,
+        "tokens": 10,
+        "truncated": 0,
+        "entropy": 0.5,
+    }
     write({**line, "prompts": list(range(prompts)), "seconds": 0.1, "metrics": metrics})
     if behaviour != version:
         write({"kind": "fault", "t": t, "error": f"update {t} learned from the wrong version."})

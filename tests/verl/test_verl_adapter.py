@@ -1,4 +1,5 @@
-"""From lines to a record: attempts joined, the lag checked, plain logs read with what they have lost."""
+"""From lines to a record: attempts joined, the lag checked, plain logs read with what they have
+lost."""
 
 from __future__ import annotations
 
@@ -34,7 +35,11 @@ def update(t: int, S: int, rewards: tuple[float, ...] = (0.0, 1.0), **metrics: f
 
 
 def validation(version: int, score: float) -> dict[str, Any]:
-    return {"kind": "validation", "version": version, "metrics": {"val-core/org/set/acc/mean@1": score}}
+    return {
+        "kind": "validation",
+        "version": version,
+        "metrics": {"val-core/org/set/acc/mean@1": score},
+    }
 
 
 def test_an_attempt_gives_way_at_the_checkpoint_from_which_the_next_one_started() -> None:
@@ -55,7 +60,15 @@ def test_an_attempt_that_fell_back_behind_an_earlier_start_takes_over_from_there
 
 
 def test_validations_are_kept_once_for_each_version() -> None:
-    first = Attempt(0, [validation(0, 0.1), validation(1, 0.2), validation(2, 0.9), *[update(t, 4) for t in range(9)]])
+    first = Attempt(
+        0,
+        [
+            validation(0, 0.1),
+            validation(1, 0.2),
+            validation(2, 0.9),
+            *[update(t, 4) for t in range(9)],
+        ],
+    )
     second = Attempt(1, [validation(1, 0.25), validation(2, 0.3), *[update(t, 4) for t in range(4, 12)]])
     found = adapter.surviving_branch([first, second], 4).validations
     assert {v: list(m.values())[0] for v, m in found.items()} == {0: 0.1, 1: 0.2, 2: 0.3}
@@ -68,19 +81,35 @@ def test_a_missing_update_is_told() -> None:
 
 
 def test_rows_hold_means_errors_and_the_lag() -> None:
-    lines = [update(0, 2, (0.0, 1.0)), update(1, 2, (0.5, 0.5)), update(2, 2, (1.0, 1.0), **{"actor/displacement_rms": 0.25})]
+    lines = [
+        update(0, 2, (0.0, 1.0)),
+        update(1, 2, (0.5, 0.5)),
+        update(2, 2, (1.0, 1.0), **{"actor/displacement_rms": 0.25}),
+    ]
     lines[1]["metrics"]["actor/displacement_rms"] = 0.125
     branch = adapter.surviving_branch([Attempt(0, [validation(0, 0.4), *lines])], 2)
     steps = adapter.step_rows(branch, 2)
-    assert [(row["t"], row["snapshot"], row["lag"]) for row in steps] == [(0, 0, 0), (1, 0, 1), (2, 1, 0)]
+    assert [(row["t"], row["snapshot"], row["lag"]) for row in steps] == [
+        (0, 0, 0),
+        (1, 0, 1),
+        (2, 1, 0),
+    ]
     assert steps[0]["grad_cos"] is None
     assert steps[0]["response_length"] == 5.0
     (row,) = adapter.snapshot_rows(branch, 2, {"org/set": 50})  # the second cycle is not complete
     groups = np.array([0.0, 1.0, 0.5, 0.5])
     assert row["reward_mean"] == groups.mean()
     assert row["reward_se"] == pytest.approx(groups.std(ddof=1) / 2)
-    assert (row["n"], row["truncated_fraction"], row["degenerate_group_fraction"]) == (16, 2 / 16, 0.5)
-    assert (row["validation_reward"], row["validation_n"], row["displacement_rms"]) == (0.4, 50, 0.0)
+    assert (row["n"], row["truncated_fraction"], row["degenerate_group_fraction"]) == (
+        16,
+        2 / 16,
+        0.5,
+    )
+    assert (row["validation_reward"], row["validation_n"], row["displacement_rms"]) == (
+        0.4,
+        50,
+        0.0,
+    )
 
 
 def test_a_realised_lag_other_than_t_mod_s_is_an_error() -> None:
@@ -95,7 +124,12 @@ def test_a_realised_lag_other_than_t_mod_s_is_an_error() -> None:
 
 
 def test_validation_is_weighted_by_problems_and_null_where_a_set_is_missing() -> None:
-    metrics = {"val-core/a/b/acc/mean@1": 0.5, "val-aux/a/b/reward/mean@1": 0.9, "val-core/c/acc/mean@1": 1.0, "val-aux/num_turns/mean": 2}
+    metrics = {
+        "val-core/a/b/acc/mean@1": 0.5,
+        "val-aux/a/b/reward/mean@1": 0.9,
+        "val-core/c/acc/mean@1": 1.0,
+        "val-aux/num_turns/mean": 2,
+    }
     assert adapter.validation_reward(metrics, {"a/b": 300, "c": 100}) == (0.625, 400)
     assert adapter.validation_reward(metrics, {"a/b": 300, "c": 100, "d": 1}) == (None, None)
     assert adapter.validation_reward({}, {"a/b": 300}) == (None, None)
@@ -109,7 +143,14 @@ def test_a_half_written_line_is_left_out(tmp_path: Path) -> None:
 
 
 def test_numbers_among_metrics_are_kept_and_the_rest_left_out() -> None:
-    metrics = {"a": np.float32(0.5), "b": 3, "c": float("nan"), "d": "text", "e": [1.0], "f": np.float64("inf")}
+    metrics = {
+        "a": np.float32(0.5),
+        "b": 3,
+        "c": float("nan"),
+        "d": "text",
+        "e": [1.0],
+        "f": np.float64("inf"),
+    }
     assert scalars(metrics) == {"a": 0.5, "b": 3.0}
 
 
@@ -144,7 +185,8 @@ def test_the_summary_of_a_batch_goes_by_prompt() -> None:
 
 
 def plain(path: Path, S: int, cycles: int) -> None:
-    """Three records a synchronisation as verl writes them, rewards equal to the update's number / 100."""
+    """Three records a synchronisation as verl writes them, rewards equal to the update's number /
+    100."""
     records = []
     for v in range(1, cycles + 1):
         updates = range(max((v - 1) * S - 1, 0), v * S - 1)
@@ -154,7 +196,11 @@ def plain(path: Path, S: int, cycles: int) -> None:
             "actor/lr": 2e-7,
             "response_length/clip_ratio": 0.01,
         }
-        records += [(v, {"fully_async/rollouter/idle_ratio": 0.1}), (v, data), (v, {"val-core/math/acc/mean@1": v / 10})]
+        records += [
+            (v, {"fully_async/rollouter/idle_ratio": 0.1}),
+            (v, data),
+            (v, {"val-core/math/acc/mean@1": v / 10}),
+        ]
     path.write_text("".join(json.dumps({"step": step, "data": data}) + "\n" for step, data in records))
 
 
@@ -175,7 +221,10 @@ def test_a_plain_log_of_one_cycle_still_tells_s(tmp_path: Path) -> None:
     assert adapter.plain_log(tmp_path / "verl.jsonl")[0].sync_interval == 16
 
 
-@pytest.mark.parametrize(("text", "sentence"), [("x\n", "line 1, is not a record"), ('{"step":1,"data":{}}\n', "no training record")])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("x\n", "line 1, is not a record"), ('{"step":1,"data":{}}\n', "no training record")],
+)
 def test_other_files_are_refused(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "log").write_text(text)
     with pytest.raises(UserError, match=sentence):

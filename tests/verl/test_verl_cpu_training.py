@@ -1,7 +1,8 @@
-"""The real verl trainer on the CPU through the product's own overrides, hooks, launcher and adapter; killed once and resumed.
+"""The real verl trainer on the CPU through the product's own overrides, hooks, launcher and
+adapter; killed once and resumed.
 
-FullyAsyncTrainer, Rollouter, message queue, FSDP2 over two gloo ranks with a reference policy, reward loop, validation and
-checkpoints, on a tiny Llama. About two minutes for the two attempts.
+FullyAsyncTrainer, Rollouter, message queue, FSDP2 over two gloo ranks with a reference policy,
+reward loop, validation and checkpoints, on a tiny Llama. About two minutes for the two attempts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ from cpu_verl_study import cpu_cell
 from collapse_laws.verl import launch
 base = Path(sys.argv[2])
 folders = {key: base / key for key in ("work", "checkpoints", "out", "data")}
-launch.train(cpu_cell(), model_dir=base / "model", limits=launch.Limits(stall_seconds=280), **folders)
+limits = launch.Limits(stall_seconds=280)
+launch.train(cpu_cell(), model_dir=base / "model", limits=limits, **folders)
 """
 
 
@@ -63,10 +65,15 @@ class Run:
 
 
 def start(base: Path, gradients: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **plugin_environment(base / "exchange", gradients)}
+    environment = {**os.environ, **plugin_environment(gradients)}
     environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[1] / "src"), environment["PYTHONPATH"]])
     with open(base / "supervisor.log", "ab") as log:
-        return subprocess.Popen([sys.executable, "-c", PROGRAM, str(HERE), str(base)], env=environment, stdout=log, stderr=log)
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(HERE), str(base)],
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
 
 
 def log_end(base: Path) -> str:
@@ -203,7 +210,8 @@ def test_nothing_of_the_run_is_left_running_or_in_work(run: Run) -> None:
 
 
 def test_verls_own_log_has_lost_what_the_adapter_says(run: Run, tmp_path: Path) -> None:
-    """The attempt's plain log against the hooks' lines: averaged over a cycle and shifted by one update."""
+    """The attempt's plain log against the hooks' lines: averaged over a cycle and shifted by one
+    update."""
     record, lost = plain_log(run.base / "out" / "attempts" / "001.verl.jsonl")
     assert record.sync_interval == S
     assert len(lost) == 5

@@ -1,4 +1,5 @@
-"""Prepared data: counts, contents, what is left out, and equality with what verl's own loader reads."""
+"""Prepared data: counts, contents, what is left out, and equality with what verl's own loader
+reads."""
 
 from __future__ import annotations
 
@@ -45,9 +46,19 @@ def rows(prepared: Path, name: str) -> list[dict]:
 def test_counts_and_what_was_left_out(prepared: Path) -> None:
     files = report(prepared)
     counts = {name: notes["rows"] for name, notes in files.items()}
-    assert counts == {"math": 7497, "dapo": 17917, "math_test": 5000, "math500": 500, "minerva_math": 272}
+    assert counts == {
+        "math": 7497,
+        "dapo": 17917,
+        "math_test": 5000,
+        "math500": 500,
+        "minerva_math": 272,
+    }
     assert {name: len(rows(prepared, name)) for name in files} == counts
-    assert [(row["index"], row["gold"]) for row in files["math"]["dropped"]] == [(252, "{17}."), (5341, ""), (5343, "")]
+    assert [(row["index"], row["gold"]) for row in files["math"]["dropped"]] == [
+        (252, "{17}."),
+        (5341, ""),
+        (5343, ""),
+    ]
     overlap = {name: len(found["in_training"]) for name, found in files["dapo"]["overlap"].items()}
     assert overlap == {"math_test": 976, "math500": 7, "minerva_math": 0, "amc23": 8, "amc24": 0}
 
@@ -57,7 +68,12 @@ def test_every_gold_is_reachable_by_an_answer_in_a_box(prepared: Path) -> None:
         for row in rows(prepared, name):
             gold = row["reward_model"]["ground_truth"]
             assert gold.strip(), (name, row["extra_info"])
-            score = compute_score(row["data_source"], f"So the answer is $\\boxed{{{gold}}}$.", gold, row["extra_info"])
+            score = compute_score(
+                row["data_source"],
+                f"So the answer is $\\boxed{{{gold}}}$.",
+                gold,
+                row["extra_info"],
+            )
             assert score == {"score": 1.0, "acc": 1.0}, (name, row["extra_info"])
 
 
@@ -96,8 +112,17 @@ def test_verls_own_loader_reads_the_same_rows(prepared: Path, bench: Path, tmp_p
 
     tokenizer = character_tokenizer()
     tokenizer.chat_template = CHAT_TEMPLATE
-    settings = {"prompt_key": "prompt", "return_raw_chat": True, "filter_overlong_prompts": False, "cache_dir": str(tmp_path)}
-    for name, source in (("math", "math_train"), ("math_test", "math_test"), ("minerva_math", "minerva_math")):
+    settings = {
+        "prompt_key": "prompt",
+        "return_raw_chat": True,
+        "filter_overlong_prompts": False,
+        "cache_dir": str(tmp_path),
+    }
+    for name, source in (
+        ("math", "math_train"),
+        ("math_test", "math_test"),
+        ("minerva_math", "minerva_math"),
+    ):
         loaded = RLHFDataset([str(prepared / f"{name}.parquet")], tokenizer, OmegaConf.create(settings))
         problems = [p for p in load(source, bench) if not (name == "math" and p.flag)]
         assert len(loaded) == len(problems)
@@ -117,7 +142,9 @@ def test_sets_of_one_run_can_be_joined_by_the_loader(prepared: Path) -> None:
 
 
 def test_files_are_the_same_bytes_when_made_again(prepared: Path, bench: Path, tmp_path: Path) -> None:
-    entry = data.write_parquet(tmp_path / "x.parquet", [data._row(p) for p in load("math500", bench)], "math500", "test")
+    entry = data.write_parquet(
+        tmp_path / "x.parquet", [data._row(p) for p in load("math500", bench)], "math500", "test"
+    )
     assert entry == report(prepared)["math500"]
 
 
@@ -151,8 +178,14 @@ def flat(n: int) -> list[dict]:
     ("rows", "sentence"),
     [
         (flat(5), "has 5 different indices in 5 rows; allowed: 17917"),
-        ([*flat(5), {"prompt": "p1", "ground_truth": "2", "index": 1}], "row 5: index 1 comes back with another"),
-        ([{**row, "ground_truth": "1/2"} for row in flat(17_917)], "the answer '1/2' is no integer"),
+        (
+            [*flat(5), {"prompt": "p1", "ground_truth": "2", "index": 1}],
+            "row 5: index 1 comes back with another",
+        ),
+        (
+            [{**row, "ground_truth": "1/2"} for row in flat(17_917)],
+            "the answer '1/2' is no integer",
+        ),
     ],
 )
 def test_other_contents_are_refused_in_a_sentence(rows: list[dict], sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from importlib.metadata import metadata
 from pathlib import Path
@@ -18,6 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def pins() -> dict[str, Requirement]:
     environment = yaml.safe_load((ROOT / "workflow" / "envs" / "verl.yaml").read_text())
     listed = next(entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict))
+    second_step = (ROOT / "workflow" / "envs" / "verl.post-deploy.sh").read_text()
+    listed = [
+        *listed,
+        *re.findall(r"^pip install --no-build-isolation (\S+)$", second_step, re.MULTILINE),
+    ]
     return {requirement.name: requirement for requirement in map(Requirement, listed)}
 
 
@@ -33,7 +39,7 @@ def test_every_line_is_one_exact_version() -> None:
 
 def test_the_pins_are_those_of_verls_own_extras() -> None:
     chosen = pins()
-    extras = chosen["verl"].extras
+    extras = {*chosen["verl"].extras, "flash-attn-cu130torch211"}
     known = set(metadata("verl").get_all("Provides-Extra"))
     assert extras <= known
     required: dict[str, str] = {}
@@ -55,9 +61,13 @@ def test_the_pins_are_those_of_verls_own_extras() -> None:
 
 def test_what_both_environments_have_is_pinned_alike() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    driver = [*project["dependencies"], *(line for lines in project["optional-dependencies"].values() for line in lines)]
+    driver = [
+        *project["dependencies"],
+        *(line for lines in project["optional-dependencies"].values() for line in lines),
+    ]
     versions = {r.name: r for r in map(Requirement, driver) if r.specifier}
-    # the GPU side follows verl's extra, the CPU side newer releases: torch and transformers differ on purpose
+    # the GPU side follows verl's extra, the CPU side newer releases: torch and transformers differ
+    # on purpose
     for name, requirement in pins().items():
         if name in versions and name not in ("torch", "transformers"):
             assert version(requirement) == version(versions[name]), name

@@ -47,7 +47,13 @@ def folders(tmp_path: Path) -> dict[str, Path]:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     prepared_folder(tmp_path / "data")
-    names = {"model_dir": "model", "work": "work", "checkpoints": "checkpoints", "out": "out", "data": "data"}
+    names = {
+        "model_dir": "model",
+        "work": "work",
+        "checkpoints": "checkpoints",
+        "out": "out",
+        "data": "data",
+    }
     return {key: tmp_path / name for key, name in names.items()}
 
 
@@ -148,13 +154,18 @@ def test_a_second_start_is_refused_and_a_killed_supervisor_leaves_no_orphan(
 ) -> None:
     plan(hang_after=9, detached=True)
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from cpu_verl_study import cpu_cell; "
-        "from collapse_laws.verl import launch; launch.MAIN_MODULE = 'fake_trainer'; b = Path(sys.argv[2]); "
-        "launch.train(cpu_cell(horizon_updates=16), model_dir=b/'model', work=b/'work', checkpoints=b/'checkpoints', "
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from "
+        "cpu_verl_study import cpu_cell; "
+        "from collapse_laws.verl import launch; launch.MAIN_MODULE = 'fake_trainer'; b = "
+        "Path(sys.argv[2]); "
+        "launch.train(cpu_cell(horizon_updates=16), model_dir=b/'model', work=b/'work', "
+        "checkpoints=b/'checkpoints', "
         "out=b/'out', data=b/'data')"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT / "src")])}
-    supervisor = subprocess.Popen([sys.executable, "-c", program, str(HERE), str(folders["work"].parent)], env=environment)
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", program, str(HERE), str(folders["work"].parent)], env=environment
+    )
     lines = folders["work"] / "attempts" / "000" / "updates.jsonl"
     assert lines_come(lines, 10)
     with pytest.raises(UserError, match="is being trained already"):
@@ -164,7 +175,9 @@ def test_a_second_start_is_refused_and_a_killed_supervisor_leaves_no_orphan(
     orphans = gpus.marked_processes(launch.RUN_VARIABLE, str(folders["work"]))
     assert len(orphans) == 2
     assert launch.train(cell, **folders, limits=QUICK) == "horizon"
-    assert not any(Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() for pid in orphans)
+    assert not any(
+        Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() for pid in orphans
+    )
     assert read_run(folders["out"]).steps["t"].tolist() == list(range(16))
 
 
@@ -184,6 +197,13 @@ def test_killed_between_last_update_and_last_checkpoint_makes_those_updates_agai
     assert read_run(folders["out"]).manifest["timings"]["attempts_from_update"] == [0, 12]
 
 
+def test_a_start_that_was_cut_short_before_it_began_is_no_obstacle(
+    cell: Cell, folders: dict[str, Path], plan: Any
+) -> None:
+    (folders["work"] / "attempts" / "000").mkdir(parents=True)
+    assert launch.train(cell, **folders, limits=QUICK) == "horizon"
+
+
 def test_a_lost_checkpoint_is_told(tmp_path: Path) -> None:
     (tmp_path / launch.TRACKER).write_text("3")
     with pytest.raises(UserError, match="lacks its checkpoint global_step_3"):
@@ -200,11 +220,22 @@ def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-PAPER = ["train", "--params", str(ROOT / "params.yaml"), "--study", "paper", "--cell", "vanilla_qwen8b_S16_eta1e-7_seed42"]
+PAPER = [
+    "train",
+    "--params",
+    str(ROOT / "params.yaml"),
+    "--study",
+    "paper",
+    "--cell",
+    "vanilla_qwen8b_S16_eta1e-7_seed42",
+]
 
 
 def test_without_gpus_one_sentence_and_nothing_is_written(
-    no_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    no_gpus: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(PAPER) == 2
@@ -229,7 +260,10 @@ def test_missing_model_and_data_are_told_with_the_command(
 
 
 def test_check_only_composes_and_counts_the_slurm_jobs_gpus(
-    no_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    no_gpus: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main([*PAPER, "--check-only"]) == 0
@@ -245,6 +279,14 @@ def test_check_only_composes_and_counts_the_slurm_jobs_gpus(
 
 
 def test_check_only_is_refused_for_the_local_learner(capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["train", "--params", str(ROOT / "params.yaml"), "--study", "smoke", "--check-only", "--cell"]
+    argv = [
+        "train",
+        "--params",
+        str(ROOT / "params.yaml"),
+        "--study",
+        "smoke",
+        "--check-only",
+        "--cell",
+    ]
     assert main([*argv, "recomputed_tiny_S2_eta1e-3_seed11"]) == 2
     assert "trainer: verl" in capsys.readouterr().err

@@ -1,7 +1,9 @@
-"""What verl lacks for a machine without GPUs, for tests only: loaded in its processes before the product's own hooks.
+"""What verl lacks for a machine without GPUs, for tests only: loaded in its processes before the
+product's own hooks.
 
-Six registries of verl are filled: a platform, the training engine and the process-group back end for the CPU, a weight exchange
-over files, and a rollout server that samples with Transformers. Ray's GPUs are faked. verl itself is not changed.
+Six registries of verl are filled: a platform, the training engine and the process-group back end
+for the CPU, a weight exchange over files, and a rollout server that samples with Transformers.
+Ray's GPUs are faked. verl itself is not changed.
 """
 
 from __future__ import annotations
@@ -17,15 +19,30 @@ from typing import Any
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry, set_platform
 
-EXCHANGE = Path(os.environ["VERL_CPU_EXCHANGE"])  # folder of weight files
+# One folder an attempt: a file of an earlier run under the same version would be taken for one of
+# this run. (The supervisor imports verl too, without a log; it exchanges nothing.)
+EXCHANGE = Path(os.environ.get("COLLAPSE_LAWS_VERL_LOG", ".")).parent / "exchange"
 GRADIENTS = os.environ.get("VERL_CPU_GRADIENTS")  # folder of raw gradients, for the cosine's test
 
 
 def _device_module() -> types.SimpleNamespace:
     module = types.SimpleNamespace()
-    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
+    for name in (
+        "memory_allocated",
+        "memory_reserved",
+        "max_memory_allocated",
+        "max_memory_reserved",
+    ):
         setattr(module, name, lambda *a, **k: 0)
-    for name in ("empty_cache", "set_device", "synchronize", "reset_peak_memory_stats", "ipc_collect", "manual_seed", "manual_seed_all"):
+    for name in (
+        "empty_cache",
+        "set_device",
+        "synchronize",
+        "reset_peak_memory_stats",
+        "ipc_collect",
+        "manual_seed",
+        "manual_seed_all",
+    ):
         setattr(module, name, lambda *a, **k: None)
     module.mem_get_info = lambda *a, **k: (1 << 34, 1 << 34)
     module.is_available = lambda: False
@@ -126,10 +143,14 @@ from verl.workers.engine.base import EngineRegistry  # noqa: E402
 from verl.workers.engine.fsdp import transformer_impl  # noqa: E402
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead  # noqa: E402
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY, BaseRollout  # noqa: E402
-from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput  # noqa: E402
+from verl.workers.rollout.replica import (  # noqa: E402
+    RolloutReplica,
+    RolloutReplicaRegistry,
+    TokenOutput,
+)
 
-
-# the reference policy is offloaded to pinned host memory, which a machine without an accelerator cannot pin
+# the reference policy is offloaded to pinned host memory, which a machine without an accelerator
+# cannot pin
 transformer_impl.CPUOffloadPolicy = lambda pin_memory=True: CPUOffloadPolicy(pin_memory=False)
 
 
@@ -188,7 +209,8 @@ class FileCheckpointEngine(CheckpointEngine):
 
 
 class Sampler:
-    """A rollout server: samples from a Transformers model, one request at a time, and says which version it used."""
+    """A rollout server: samples from a Transformers model, one request at a time, and says which
+    version it used."""
 
     def __init__(self, model_config: Any, config: Any, replica_rank: int) -> None:
         from transformers import AutoConfig, AutoModelForCausalLM
@@ -222,14 +244,21 @@ class Sampler:
             output = self.model(step, past_key_values=past, use_cache=True)
             past = output.past_key_values
             log_p = torch.log_softmax(output.logits[0, -1].float() / (temperature or 1.0), -1)
-            token = int(log_p.argmax() if temperature == 0 else torch.multinomial(log_p.exp(), 1, generator=self.generator))
+            token = int(
+                log_p.argmax() if temperature == 0 else torch.multinomial(log_p.exp(), 1, generator=self.generator)
+            )
             tokens.append(token)
             log_probs.append(float(log_p[token]))
             step = torch.tensor([[token]])
         return tokens, log_probs
 
-    async def generate(self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **_: Any) -> TokenOutput:
-        version, limit = self.version, sampling_params.get("max_tokens") or self.config.response_length
+    async def generate(
+        self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **_: Any
+    ) -> TokenOutput:
+        version, limit = (
+            self.version,
+            sampling_params.get("max_tokens") or self.config.response_length,
+        )
         tokens, log_probs = self.sample(prompt_ids, sampling_params.get("temperature", 1.0), limit)
         await asyncio.sleep(0)
         extra = {"global_steps": version, "num_cached_tokens": 0}

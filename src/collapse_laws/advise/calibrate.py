@@ -1,8 +1,9 @@
-"""calibrate: boundary bracket and clock interval from several runs, and the rule's advice for a setting that was not run.
+"""calibrate: boundary bracket and clock interval from several runs, and the rule's advice for a setting that was not
+run.
 
-Section 5 of the paper [stated]: calibrate (S, eta) jointly and validate on the intended horizon. For a new S: stable if eta is at most the largest
-stable S*eta over S, expected to fail near c2/eta if it is at least the smallest collapsed one over S, undecided between; the next run
-to make bisects the bracket of the product [derived].
+Section 5 of the paper [stated]: calibrate (S, eta) jointly and validate on the intended horizon. For a new S: stable if
+eta is at most the largest stable S*eta over S, expected to fail near c2/eta if it is at least the smallest collapsed
+one over S, undecided between; the next run to make bisects the bracket of the product [derived].
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Calibration:
 
 
 def calibrate(runs: Sequence[Observation], name: str) -> Calibration:
-    """Brackets of runs of one model and objective. A run that neither survived nor collapsed says nothing of the boundary."""
+    """Brackets of runs of one model and objective. A run that neither survived nor collapsed says nothing of the
+    boundary.
+    """
     boundary, clock = fit_boundary(runs), fit_clock(runs)
     shared = clock.c2 or clock.c2_profile or (None, None)
     brackets = Brackets(
@@ -63,7 +66,9 @@ def calibrate(runs: Sequence[Observation], name: str) -> Calibration:
 def observe_logs(
     arguments: Sequence[str], sync_interval: int | None, lr: float | None, keys: dict[str, Any]
 ) -> list[Observation]:
-    """Runs from logs given as LOG, LOG@S or LOG@S,ETA; a first pass finds the clock that says which runs outlived it."""
+    """Runs from logs given as LOG, LOG@S or LOG@S,ETA; a first pass finds the clock that says which runs outlived
+    it.
+    """
     logs = []
     for argument in arguments:
         path, interval, rate = _split(argument, sync_interval, lr)
@@ -71,9 +76,7 @@ def observe_logs(
         found = rates(log, rate)
         if log.sync_interval is None or found.lr is None:
             lacking = "S" if log.sync_interval is None else "eta"
-            raise UserError(
-                f"{path}: {lacking} is not in the log; give it as {path.name}@S or {path.name}@S,ETA."
-            )
+            raise UserError(f"{path}: {lacking} is not in the log; give it as {path.name}@S or {path.name}@S,ETA.")
         logs.append((path, log, found))
     reference = None
     for _ in range(2):
@@ -83,9 +86,7 @@ def observe_logs(
             onset = None
             if outcome.onset_high is not None and outcome.label == "collapsed":
                 onset = float(outcome.onset_low or 0), float(outcome.onset_high)
-            runs.append(
-                Observation(str(path), log.sync_interval, found.lr, number, outcome.label, onset)
-            )
+            runs.append(Observation(str(path), log.sync_interval, found.lr, number, outcome.label, onset))
         reference = reference_budget((calibrate(runs, "").brackets,))
         if reference is None:
             break
@@ -117,19 +118,14 @@ def observe_group(argument: str) -> list[Observation] | None:
     study, mark, group = argument.partition(":")
     if not mark or not (Path("results") / study / "cells").is_dir():
         return observe_study(argument)
-    cells = [
-        json.loads(file.read_text("utf-8"))
-        for file in sorted((Path("results") / study / "cells").glob("*.json"))
-    ]
+    cells = [json.loads(file.read_text("utf-8")) for file in sorted((Path("results") / study / "cells").glob("*.json"))]
     chosen = [cell for cell in cells if f"{cell.get('arm')}/{cell.get('model')}" == group]
     if not chosen:
         raise UserError(f"study {study!r} has no group {group!r}; a group is ARM/MODEL.")
     return [Observation.from_cell(cell) for cell in chosen]
 
 
-def _split(
-    argument: str, sync_interval: int | None, lr: float | None
-) -> tuple[Path, int | None, float | None]:
+def _split(argument: str, sync_interval: int | None, lr: float | None) -> tuple[Path, int | None, float | None]:
     found = None if Path(argument).exists() else _POINT.fullmatch(argument)
     if found is None:
         return Path(argument), sync_interval, lr
@@ -140,9 +136,7 @@ def _split(
     return Path(found.group(1)), int(found.group(2)), rate
 
 
-def advice(
-    brackets: Brackets, sync_interval: int, lr: float | None, horizon: int | None
-) -> list[str]:
+def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: int | None) -> list[str]:
     """Sentences for a wanted S, with eta or a horizon in learner updates where they are given."""
     said = []
     low, high, c2 = brackets.stable_max, brackets.collapsed_min, brackets.c2_high
@@ -151,9 +145,7 @@ def advice(
             "The runs contradict one product for all S (a stable S*eta is not below a collapsed one), so no rate can be advised."
         ]
     if low is not None:
-        said.append(
-            f"S={sync_interval}: eta up to {low / sync_interval:.3g} is stable, since S*eta = {low:.3g} was."
-        )
+        said.append(f"S={sync_interval}: eta up to {low / sync_interval:.3g} is stable, since S*eta = {low:.3g} was.")
     if high is not None:
         near = f" near update {c2 * sync_interval / high:.0f} (c2/eta)" if c2 else ""
         said.append(
@@ -181,9 +173,7 @@ def advice(
                 f"Validate eta={chosen:.3g} to {math.ceil(2 * c2 / chosen)} updates (2 c2/eta): only a run that long is a survivor."
             )
     else:
-        said.append(
-            "No run collapsed, so the clock is unknown and no horizon can be said to be long enough."
-        )
+        said.append("No run collapsed, so the clock is unknown and no horizon can be said to be long enough.")
     return said
 
 
@@ -205,13 +195,7 @@ def _next_run(brackets: Brackets, sync_interval: int) -> str:
             "nothing has survived yet, so the lower side of the bracket is open",
         )
     else:
-        return (
-            "No run survived or collapsed: nothing to bisect yet; run one setting to its end first."
-        )
+        return "No run survived or collapsed: nothing to bisect yet; run one setting to its end first."
     eta = product / sync_interval
-    horizon = (
-        f", for {math.ceil(2 * brackets.c2_high / eta)} updates (2 c2/eta)"
-        if brackets.c2_high
-        else ""
-    )
+    horizon = f", for {math.ceil(2 * brackets.c2_high / eta)} updates (2 c2/eta)" if brackets.c2_high else ""
     return f"Next run: S={sync_interval}, eta={eta:.3g} (S*eta = {product:.3g}){horizon}: {why}."

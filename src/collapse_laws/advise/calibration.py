@@ -1,8 +1,8 @@
 """What is known of boundary and clock: the published brackets, or a file that `calibrate` wrote.
 
-Published [stated/derived, sections 3 and 4 of the paper]: in the Llama-3.2 grid runs with S*eta up to 2.56e-6 were stable and from 3.2e-6
-collapsed, and all onsets agree with one c2 in (2.88e-5, 3.2e-5]; Qwen3-8B at S=16: stable at 1.6e-6, collapsed from 3.2e-6, c2 in
-(6.08e-5, 6.4e-5]. Another model, optimiser, batch or objective has its own.
+Published [stated/derived, sections 3 and 4 of the paper]: in the Llama-3.2 grid runs with S*eta up to 2.56e-6 were
+stable and from 3.2e-6 collapsed, and all onsets agree with one c2 in (2.88e-5, 3.2e-5]; Qwen3-8B at S=16: stable at
+1.6e-6, collapsed from 3.2e-6, c2 in (6.08e-5, 6.4e-5]. Another model, optimiser, batch or objective has its own.
 """
 
 from __future__ import annotations
@@ -78,8 +78,6 @@ def load_calibration(path: Path) -> tuple[Brackets, ...]:
         raise UserError(f"{path} is not a calibration file of `collapse-laws calibrate`.") from None
     for name in ("stable_max", "collapsed_min", "c2_low", "c2_high"):
         number = getattr(found, name)
-        if number is not None and not (
-            isinstance(number, int | float) and math.isfinite(number) and number > 0
-        ):
+        if number is not None and not (isinstance(number, int | float) and math.isfinite(number) and number > 0):
             raise UserError(f"{path}: {name} is {number!r}; allowed: a number above 0, or null.")
     return (found,)

@@ -50,9 +50,7 @@ class Diagnosis:
             "label": outcome.label,
             "collapse_index": outcome.collapse_index if known else None,
             "collapse_step": outcome.collapse_step,
-            "onset_interval": [outcome.onset_low, outcome.onset_high]
-            if known and outcome.onset_high
-            else None,
+            "onset_interval": [outcome.onset_low, outcome.onset_high] if known and outcome.onset_high else None,
             "partial_drop_index": outcome.partial_drop_index if known else None,
             "partial_drop_step": outcome.partial_drop_step,
             "first_drop_index": outcome.first_drop_index if known else None,
@@ -88,27 +86,18 @@ class Diagnosis:
         }
 
 
-def diagnose(
-    log: ReadLog, lr: float | None = None, calibration: tuple[Brackets, ...] | None = None
-) -> Diagnosis:
+def diagnose(log: ReadLog, lr: float | None = None, calibration: tuple[Brackets, ...] | None = None) -> Diagnosis:
     """Judge a log. `calibration` replaces the published brackets."""
     rate = rates(log, lr)
     brackets = calibration or PUBLISHED
     outcome = judge(log, rate, reference_budget(brackets))
     cycle = log.sync_interval or log.series.stride
     event = next(
-        (
-            s
-            for s in (outcome.partial_drop_step, outcome.first_drop_step, outcome.collapse_step)
-            if s is not None
-        ),
+        (s for s in (outcome.partial_drop_step, outcome.first_drop_step, outcome.collapse_step) if s is not None),
         None,
     )
     verdicts = [_reward_verdict(log, outcome)]
-    if (
-        outcome.partial_drop_step is not None
-        and outcome.partial_drop_step != outcome.first_drop_step
-    ):
+    if outcome.partial_drop_step is not None and outcome.partial_drop_step != outcome.first_drop_step:
         verdicts.append(_partial_verdict(log, outcome))
     verdicts += _boundary_verdicts(log, rate, brackets)
     verdicts += _clock_verdicts(log, rate, outcome, brackets)
@@ -153,9 +142,7 @@ def _reward_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
     reason = outcome.reason
     if log.sync_interval is None:
         reason = reason.replace("rollout batch", "record").replace("batch", "record")
-    return Verdict(
-        "collapse", key, outcome.last_reward, outcome.first_drop_step, f"{lead}: {reason}"
-    )
+    return Verdict("collapse", key, outcome.last_reward, outcome.first_drop_step, f"{lead}: {reason}")
 
 
 def _where(log: ReadLog, index: int | None, step: int | None) -> str:
@@ -181,11 +168,7 @@ def _boundary_verdicts(log: ReadLog, rate: Rates, brackets: tuple[Brackets, ...]
     if rate.lr is None:
         return []
     if log.sync_interval is None:
-        return [
-            _largest_interval(rate.lr, known)
-            for known in brackets
-            if known.stable_max and not known.refuted
-        ]
+        return [_largest_interval(rate.lr, known) for known in brackets if known.stable_max and not known.refuted]
     product = log.sync_interval * rate.lr
     found = []
     for known in brackets:
@@ -206,13 +189,13 @@ def _boundary_verdicts(log: ReadLog, rate: Rates, brackets: tuple[Brackets, ...]
 def _largest_interval(lr: float, known: Brackets) -> Verdict:
     most = int(known.stable_max * (1 + 1e-9) / lr)  # type: ignore[operator]
     allowed = f"S up to {most} would keep" if most >= 1 else "even S=1 would not keep"
-    sentence = f"S is not known; at eta = {lr:.3g}, {allowed} S*eta within what was stable for {known.name} ({known.source})."
+    sentence = (
+        f"S is not known; at eta = {lr:.3g}, {allowed} S*eta within what was stable for {known.name} ({known.source})."
+    )
     return Verdict("boundary", "eta", lr, None, sentence)
 
 
-def _clock_verdicts(
-    log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple[Brackets, ...]
-) -> list[Verdict]:
+def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple[Brackets, ...]) -> list[Verdict]:
     if rate.lr is None or outcome.updates is None:
         return []
     found = []
@@ -229,9 +212,7 @@ def _clock_verdicts(
                 relation = "lies above"
             elif log.sync_interval is None:
                 relation = "may lie in or below"
-            span = (
-                f"in ({at[0]:.3g}, {at[1]:.3g}]," if log.sync_interval else f"at most {at[1]:.3g},"
-            )
+            span = f"in ({at[0]:.3g}, {at[1]:.3g}]," if log.sync_interval else f"at most {at[1]:.3g},"
             sentence = (
                 f"The cumulative learning rate at the onset, {span} {relation} {clock}; "
                 f"c2/eta is {known.c2_high / rate.lr:.4g} updates."
@@ -245,9 +226,7 @@ def _clock_verdicts(
             if share >= 2
             else f"a survivor must outlive 2 c2, {max(0, round(2 * known.c2_high / rate.lr) - outcome.updates)} updates more"
         )
-        sentence = (
-            f"{outcome.updates} updates have spent {spent:.3g}, {share:.2g} of {clock}: {tail}."
-        )
+        sentence = f"{outcome.updates} updates have spent {spent:.3g}, {share:.2g} of {clock}: {tail}."
         found.append(Verdict("clock", "sum of eta", spent, outcome.updates, sentence))
     return found
 
@@ -262,9 +241,7 @@ def _lag_verdicts(log: ReadLog) -> list[Verdict]:
     if log.format == "run_record" and log.sync_interval:
         steps = log.record.steps
         try:
-            check_realised_lag(
-                steps["t"].to_numpy(), steps["snapshot"].to_numpy(), log.sync_interval
-            )
+            check_realised_lag(steps["t"].to_numpy(), steps["snapshot"].to_numpy(), log.sync_interval)
         except LagError as error:
             return [Verdict("lag", "lag", None, None, f"The realised lag is not t mod S: {error}")]
     return []
@@ -285,11 +262,6 @@ def _missing(log: ReadLog, rate: Rates) -> list[str]:
     absent = [name for role, name in NAMES.items() if role not in log.series.metrics]
     if absent:
         lacking.append(f"not in the log: {', '.join(absent)}.")
-    if (
-        "degenerate_group_fraction" not in log.series.metrics
-        and log.record.snapshots["n"].isna().all()
-    ):
-        lacking.append(
-            "the number of rollouts a batch: the noise of the rewards is judged by their scatter alone."
-        )
+    if "degenerate_group_fraction" not in log.series.metrics and log.record.snapshots["n"].isna().all():
+        lacking.append("the number of rollouts a batch: the noise of the rewards is judged by their scatter alone.")
     return lacking

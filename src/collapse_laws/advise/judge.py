@@ -1,8 +1,8 @@
 """The collapse criterion applied to a log as read, and the learning rates that the log's updates spent.
 
-The criterion is that of `collapse`, with one declared difference: rollout batches are judged one by one at every S, because
-a log is dated by its own batches; the scatter of the logged records gives the standard error that guards against noise. Rewards outside
-[0, 1] and [-1, 1] are scaled by their own range [declared].
+The criterion is that of `collapse`, with one declared difference: rollout batches are judged one by one at every S,
+because a log is dated by its own batches; the scatter of the logged records gives the standard error that guards
+against noise. Rewards outside [0, 1] and [-1, 1] are scaled by their own range [declared].
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from collapse_laws.logs import ReadLog
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Learning rates of a run's updates. `lr` is the constant one, or the mean; None where neither log nor user gives any."""
+    """Learning rates of a run's updates. `lr` is the constant one, or the mean; None where neither log nor user
+    gives any.
+    """
 
     lr: float | None
     source: str  # given | log | unknown
@@ -48,9 +50,7 @@ def rates(log: ReadLog, given: float | None) -> Rates:
     known = np.isfinite(values)
     if not known.any():
         recorded = log.record.lr
-        return Rates(
-            recorded, "log" if recorded else "unknown", True, np.empty(0, int), np.empty(0)
-        )
+        return Rates(recorded, "log" if recorded else "unknown", True, np.empty(0, int), np.empty(0))
     last, values = log.series.last[known], values[known]
     constant = bool(np.ptp(values) <= 1e-9 * np.abs(values).max())
     return Rates(float(np.median(values)), "log", constant, last, values)
@@ -75,7 +75,9 @@ def judge_series(
     degenerate: np.ndarray | None = None,
     failed: bool = False,
 ) -> Outcome:
-    """The outcome of snapshot means. A gap of NaN between finite means is left out; a NaN at the end is a failed run."""
+    """The outcome of snapshot means. A gap of NaN between finite means is left out; a NaN at the end is a failed
+    run.
+    """
     finite = np.flatnonzero(np.isfinite(reward))
     if not finite.size:
         raise UserError("every reward of the log is NaN; there is nothing to judge.")

@@ -1,4 +1,6 @@
-"""A diagnosis as one HTML page: no script, no network, plots as inline SVG; everything that came from a log is escaped."""
+"""A diagnosis as one HTML page: no script, no network, plots as inline SVG; everything that came from a log is
+escaped.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,8 @@ _MOST_POINTS = 1500
 
 def write_page(path: Path, diagnosis: Diagnosis) -> None:
     """Write the page."""
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    source = (
-        importlib.resources.files("collapse_laws")
-        .joinpath("templates/diagnose.html.j2")
-        .read_text("utf-8")
-    )
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    source = importlib.resources.files("collapse_laws").joinpath("templates/diagnose.html.j2").read_text("utf-8")
     text = environment.from_string(source).render(
         d=diagnosis, log=diagnosis.log, outcome=diagnosis.outcome, plots=_plots(diagnosis)
     )
@@ -56,9 +52,7 @@ def _plots(diagnosis: Diagnosis) -> list[Markup]:
     for role, name in NAMES.items():
         values = log.series.metrics.get(role)
         if values is not None and np.isfinite(values).sum() > 1:
-            found.append(
-                plot(f"{name} ({log.keys.get(role, role)})", log.series.last, values, marks)
-            )
+            found.append(plot(f"{name} ({log.keys.get(role, role)})", log.series.last, values, marks))
     return found
 
 
@@ -95,17 +89,11 @@ def plot(
         skip = slice(None, None, max(1, -(-int(ok.sum()) // _MOST_POINTS)))
         parts += [
             f'<circle class="batch" cx="{a:.1f}" cy="{b:.1f}" r="3"/>'
-            for a, b in zip(
-                x(batches[0][ok][skip]), y(np.clip(batches[1][ok][skip], low, high)), strict=True
-            )
+            for a, b in zip(x(batches[0][ok][skip]), y(np.clip(batches[1][ok][skip], low, high)), strict=True)
         ]
     for step, text in marks:
-        parts.append(
-            f'<line class="mark" x1="{x(step):.1f}" x2="{x(step):.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>'
-        )
-        parts.append(
-            f'<text class="mark" x="{x(step) + 4:.1f}" y="16">{escape(text)}, {step}</text>'
-        )
+        parts.append(f'<line class="mark" x1="{x(step):.1f}" x2="{x(step):.1f}" y1="6" y2="{_HEIGHT - _BOTTOM}"/>')
+        parts.append(f'<text class="mark" x="{x(step) + 4:.1f}" y="16">{escape(text)}, {step}</text>')
     parts += [
         f'<text x="4" y="16">{high:.3g}</text><text x="4" y="{_HEIGHT - _BOTTOM - 4}">{low:.3g}</text>',
         f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{first}</text><text x="{_WIDTH - 10}" y="{_HEIGHT - 6}" text-anchor="end">update {last}</text>',

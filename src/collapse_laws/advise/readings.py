@@ -1,8 +1,8 @@
 """Other metrics around the drop: what moved before it, what moved with it, each with its value and update.
 
-A reading compares the records just before the event (two cycles, at least three records) and those at it with all earlier ones, by medians. A
-change counts when it exceeds three robust standard deviations of the earlier records and a quarter of their median (0.05 for
-cosines) [declared]. What does not count is "not detected", which is not "healthy".
+A reading compares the records just before the event (two cycles, at least three records) and those at it with all
+earlier ones, by medians. A change counts when it exceeds three robust standard deviations of the earlier records and a
+quarter of their median (0.05 for cosines) [declared]. What does not count is "not detected", which is not "healthy".
 """
 
 from __future__ import annotations
@@ -69,11 +69,7 @@ def readings(log: ReadLog, event: int | None, cycle: int) -> list[Reading]:
     for role, name in NAMES.items():
         values = log.series.metrics.get(role)
         if values is not None and np.isfinite(values).any():
-            found.append(
-                _reading(
-                    name, role, log.keys.get(role, role), log.series.last, values, event, cycle
-                )
-            )
+            found.append(_reading(name, role, log.keys.get(role, role), log.series.last, values, event, cycle))
     return found
 
 
@@ -98,9 +94,7 @@ def _reading(
     earlier = values[:start]
     usual = float(np.median(earlier))
     spread = 1.4826 * float(np.median(np.abs(earlier - usual)))
-    least = max(
-        _SIGMAS * spread, _COSINE_CHANGE if role == "grad_cos" else _FACTOR * abs(usual), 1e-12
-    )
+    least = max(_SIGMAS * spread, _COSINE_CHANGE if role == "grad_cos" else _FACTOR * abs(usual), 1e-12)
     windows = [("before", slice(start, place))]
     if event is not None and place < t.size:
         windows.append(
@@ -119,11 +113,7 @@ def _reading(
             value, step = float(values[at]), int(t[at])
             direction = 1 if change > 0 else -1
             verb = "rose" if direction > 0 else "fell"
-            time = (
-                ("before the end" if event is None else "before the drop")
-                if when == "before"
-                else "at the drop"
-            )
+            time = ("before the end" if event is None else "before the drop") if when == "before" else "at the drop"
             sentence = (
                 f"{name} {verb} {time}, from {usual:.3g} (median until update {int(t[start - 1])}) to {value:.3g} at update {step}: "
                 f"{_MEANING[role, direction]}."

@@ -1,8 +1,9 @@
 """watch: follow a growing log, print a line for each rollout batch, and raise the alarm once a collapse is confirmed.
 
-The alarm waits for the batch after the drop (the criterion's confirmation), since the end of what is written so far is not the end of the run;
-until then the drop is called suspected. Memory is constant: of the rollout batches, the first, the best and the latest are kept, which is all
-that the criterion looks at. A file that shrinks or is replaced is read from its start again, and steps that were seen before count anew.
+The alarm waits for the batch after the drop (the criterion's confirmation), since the end of what is written so far is
+not the end of the run; until then the drop is called suspected. Memory is constant: of the rollout batches, the first,
+the best and the latest are kept, which is all that the criterion looks at. A file that shrinks or is replaced is read
+from its start again, and steps that were seen before count anew.
 """
 
 from __future__ import annotations
@@ -55,15 +56,9 @@ class Batches:
 
     def outcome(self, cycle: int) -> Outcome:
         reward = np.array(self.reward)
-        bend = (
-            np.abs(reward[2:] - 2 * reward[1:-1] + reward[:-2])
-            if reward.size >= _NEIGHBOURS
-            else np.array([np.nan])
-        )
+        bend = np.abs(reward[2:] - 2 * reward[1:-1] + reward[:-2]) if reward.size >= _NEIGHBOURS else np.array([np.nan])
         se = np.full(reward.shape, np.median(bend) / (0.6745 * math.sqrt(6)))
-        return judge_series(
-            np.array(self.index), reward, se, cycle, (self.index[-1] + 1) * cycle, None, None
-        )
+        return judge_series(np.array(self.index), reward, se, cycle, (self.index[-1] + 1) * cycle, None, None)
 
 
 class Watcher:
@@ -190,9 +185,7 @@ class Watcher:
         found = self.outcome.collapse_index
         if found is None:
             if self._suspected is not None:
-                said.append(
-                    f"batch {index}: the suspected drop at batch {self._suspected} did not last"
-                )
+                said.append(f"batch {index}: the suspected drop at batch {self._suspected} did not last")
             self._suspected = None
         elif found < index:
             self.collapsed = True
@@ -212,11 +205,7 @@ class Watcher:
         if self._budget is not None:
             left = self._budget - self._spent
             text += f" of c2 {self._budget:.3g}"
-            text += (
-                f", {max(0, round(left / self._lr))} updates left"
-                if left > 0
-                else ", past the clock"
-            )
+            text += f", {max(0, round(left / self._lr))} updates left" if left > 0 else ", past the clock"
         return text
 
 
@@ -229,22 +218,18 @@ def line_format(path: Path) -> str:
     with open(path, "rb") as file:
         magic = file.read(2)
     if magic in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff"):
-        raise UserError(
-            f"{path} is compressed or UTF-16; watch follows plain text, `collapse-laws diagnose` reads it."
-        )
+        raise UserError(f"{path} is compressed or UTF-16; watch follows plain text, `collapse-laws diagnose` reads it.")
     kind = detect(path, read_head(path))
     if kind not in LINE_FORMATS:
-        raise UserError(
-            f"{path} is of the kind {kind}, which does not grow by lines; use `collapse-laws diagnose`."
-        )
+        raise UserError(f"{path} is of the kind {kind}, which does not grow by lines; use `collapse-laws diagnose`.")
     return kind
 
 
 def follow(path: Path, poll_seconds: float, idle_seconds: float | None) -> Iterator[str | None]:
     """Complete lines of a growing file; None where it began anew (truncated or replaced).
 
-    Ends after `idle_seconds` without a new byte (None: never); an unterminated last line is then given too. The bytes of a partial
-    line wait for their newline, at most 4 MiB of them.
+    Ends after `idle_seconds` without a new byte (None: never); an unterminated last line is then given too. The bytes
+    of a partial line wait for their newline, at most 4 MiB of them.
     """
     file = open(path, "rb")
     rest = b""

@@ -9,9 +9,7 @@ def as_text(diagnosis: Diagnosis) -> str:
     """The report that `diagnose` prints, without control characters that the log may have held."""
     log, outcome = diagnosis.log, diagnosis.outcome
     keys = ", ".join(
-        f"{role}={key}"
-        for role, key in log.keys.items()
-        if role in ("step", "learner_step", "reward", "lr")
+        f"{role}={key}" for role, key in log.keys.items() if role in ("step", "learner_step", "reward", "lr")
     )
     lines = [
         f"{log.path}: {outcome.label}",
@@ -23,9 +21,7 @@ def as_text(diagnosis: Diagnosis) -> str:
     lines.append("Findings")
     lines += [f"  {verdict.sentence}" for verdict in diagnosis.verdicts]
     if diagnosis.readings:
-        lines.append(
-            "Around the drop" if outcome.first_drop_step is not None else "At the end of the run"
-        )
+        lines.append("Around the drop" if outcome.first_drop_step is not None else "At the end of the run")
         lines += [f"  {_capital(reading.sentence)}" for reading in diagnosis.readings]
     if diagnosis.missing:
         lines.append("What would tell more")

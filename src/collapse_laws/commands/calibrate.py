@@ -27,12 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="advise for this S; default: the largest S of the runs",
     )
-    parser.add_argument(
-        "--want-lr", type=float, metavar="ETA", help="say what is expected of this learning rate"
-    )
-    parser.add_argument(
-        "--want-horizon", type=int, metavar="UPDATES", help="say what a run of this length can show"
-    )
+    parser.add_argument("--want-lr", type=float, metavar="ETA", help="say what is expected of this learning rate")
+    parser.add_argument("--want-horizon", type=int, metavar="UPDATES", help="say what a run of this length can show")
     parser.add_argument(
         "--output",
         type=Path,
@@ -47,9 +43,7 @@ def run(args: argparse.Namespace) -> int:
     for name in ("want_sync_interval", "want_lr", "want_horizon"):
         value = getattr(args, name)
         if value is not None and not value > 0:
-            raise UserError(
-                f"--{name.replace('_', '-')} {value} is not allowed; allowed: a number above 0."
-            )
+            raise UserError(f"--{name.replace('_', '-')} {value} is not allowed; allowed: a number above 0.")
     runs = observe_group(args.runs[0]) if len(args.runs) == 1 else None
     if runs is None:
         keys = {"format": args.format, "reward_key": args.reward_key, "step_key": args.step_key}
@@ -65,20 +59,14 @@ def run(args: argparse.Namespace) -> int:
             "advice": sentences,
             **found.details(),
         }
-        body["brackets"] = {
-            name: getattr(found.brackets, name) for name in found.brackets.__slots__
-        }
+        body["brackets"] = {name: getattr(found.brackets, name) for name in found.brackets.__slots__}
         print(json.dumps(finite(body), indent=1, allow_nan=False))
         return 0
     for run_ in runs:
         onset = "" if run_.onset is None else f", onset in ({run_.onset[0]:g}, {run_.onset[1]:g}]"
-        print(
-            printable(f"{run_.name}: S={run_.sync_interval} eta={run_.lr:.3g} {run_.label}{onset}")
-        )
+        print(printable(f"{run_.name}: S={run_.sync_interval} eta={run_.lr:.3g} {run_.label}{onset}"))
     b = found.brackets
-    print(
-        f"boundary of S*eta: stable up to {_number(b.stable_max)}, collapsed from {_number(b.collapsed_min)}"
-    )
+    print(f"boundary of S*eta: stable up to {_number(b.stable_max)}, collapsed from {_number(b.collapsed_min)}")
     print(f"clock of t*eta: c2 in ({_number(b.c2_low)}, {_number(b.c2_high)}]")
     print(f"law (i): {found.boundary.verdict}. {found.boundary.reason}")
     print(f"law (ii): {found.clock.verdict}. {found.clock.reason}")

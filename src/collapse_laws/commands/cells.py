@@ -13,9 +13,7 @@ from collapse_laws.errors import UserError
 from collapse_laws.study import PARAMS, cells_ledger, load_params, load_study
 
 LEDGER = Path("workflow/cells.yaml")
-HEADER = (
-    "# Made from params.yaml by `collapse-laws cells --write`; DVC makes one stage a cell of it.\n"
-)
+HEADER = "# Made from params.yaml by `collapse-laws cells --write`; DVC makes one stage a cell of it.\n"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +33,8 @@ def run(args: argparse.Namespace) -> int:
         if args.write:
             ledger.write_text(text, encoding="utf-8")
         elif not ledger.exists() or ledger.read_text(encoding="utf-8") != text:
-            raise UserError(
-                f"{ledger} is not what {args.params} expands to; run `collapse-laws cells --write`."
-            )
+            raise UserError(f"{ledger} is not what {args.params} expands to; run `collapse-laws cells --write`.")
         return 0
     for cell in load_study(params, args.study, args.extent).cells:
-        print(
-            f"{cell.name}\t{cell.horizon_updates} updates\t{cell.digest}\t{','.join(cell.blocks)}"
-        )
+        print(f"{cell.name}\t{cell.horizon_updates} updates\t{cell.digest}\t{','.join(cell.blocks)}")
     return 0

@@ -17,28 +17,20 @@ from collapse_laws.logs import FORMATS, read_log
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments that say how a log is read, shared by diagnose, watch and calibrate."""
-    parser.add_argument(
-        "--sync-interval", type=int, metavar="S", help="learner updates between synchronisations"
-    )
-    parser.add_argument(
-        "--lr", type=float, metavar="ETA", help="constant learning rate; default: the log's"
-    )
+    parser.add_argument("--sync-interval", type=int, metavar="S", help="learner updates between synchronisations")
+    parser.add_argument("--lr", type=float, metavar="ETA", help="constant learning rate; default: the log's")
     parser.add_argument(
         "--format",
         choices=FORMATS,
         metavar="KIND",
         help=f"default: by content; {', '.join(FORMATS)}",
     )
-    parser.add_argument(
-        "--reward-key", metavar="KEY", help="name of the mean training reward in the log"
-    )
+    parser.add_argument("--reward-key", metavar="KEY", help="name of the mean training reward in the log")
     parser.add_argument("--step-key", metavar="KEY", help="name of the learner update in the log")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "log", type=Path, metavar="LOG", help="log file, run directory or TensorBoard directory"
-    )
+    parser.add_argument("log", type=Path, metavar="LOG", help="log file, run directory or TensorBoard directory")
     add_log_arguments(parser)
     parser.add_argument(
         "--calibration",
@@ -47,9 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="brackets that `calibrate` wrote; default: published",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="also write a page with the plots"
-    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with the plots")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,11 +54,7 @@ def run(args: argparse.Namespace) -> int:
     found = diagnose(log, args.lr, calibration)
     if args.html:
         write_page(args.html, found)
-    print(
-        json.dumps(finite(found.to_json()), indent=1, allow_nan=False)
-        if args.json
-        else as_text(found)
-    )
+    print(json.dumps(finite(found.to_json()), indent=1, allow_nan=False) if args.json else as_text(found))
     return 0
 
 

@@ -23,17 +23,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write results/<study>/evaluation.csv from all evaluations, and print a table",
     )
-    what.add_argument(
-        "--list", action="store_true", help="list the registered benchmarks and their defects"
-    )
+    what.add_argument("--list", action="store_true", help="list the registered benchmarks and their defects")
     parser.add_argument("--snapshot", help="learner updates or `final`; default: every checkpoint")
     parser.add_argument("--benchmark", help="default: every benchmark of the study for the model")
     parser.add_argument("--data", type=Path, help=f"folder of benchmark files; default: {DATA}")
     parser.add_argument("--checkpoints", type=Path, help="default: checkpoints/<study>/<cell>")
     parser.add_argument("--out", type=Path, help="the JSON, or with --collect the CSV")
-    parser.add_argument(
-        "--work", type=Path, help="generations in progress; default: work/<study>/evals/..."
-    )
+    parser.add_argument("--work", type=Path, help="generations in progress; default: work/<study>/evals/...")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,9 +58,7 @@ def _evaluate(study: Study, args: argparse.Namespace) -> int:
         names = requests.benchmarks_of(study, cell.model)
         task, place = cell.settings.get("task"), cell.name
     else:
-        subjects = [
-            requests.Subject(args.checkpoint, "final", {"study": study.name, "scale": study.scale})
-        ]
+        subjects = [requests.Subject(args.checkpoint, "final", {"study": study.name, "scale": study.scale})]
         names = list(study.evaluation["benchmarks"])
         task, place = study.settings.get("task"), args.checkpoint.name
     chosen = [args.benchmark] if args.benchmark else names
@@ -78,8 +72,7 @@ def _evaluate(study: Study, args: argparse.Namespace) -> int:
                 requests.request_of(study, name, task),
                 data=args.data or Path(study.evaluation.get("data", DATA)),
                 out=args.out or Path("evals") / folder / f"{name}.json",
-                work=args.work
-                or Path("work") / study.name / "evals" / place / subject.snapshot / name,
+                work=args.work or Path("work") / study.name / "evals" / place / subject.snapshot / name,
             )
             print(_line(place, result))
     return 0
@@ -90,9 +83,7 @@ def _line(place: str, result: dict[str, Any]) -> str:
         f"{name} {value['mean']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
         for name, value in result["scores"].items()
     ]
-    line = (
-        f"{place} {result['snapshot']} {result['benchmark']} {result['metric']}: {', '.join(parts)}"
-    )
+    line = f"{place} {result['snapshot']} {result['benchmark']} {result['metric']}: {', '.join(parts)}"
     odd = result.get("math_verify_not_ok", [])
     if odd:
         where = ", ".join(f"{o['problem']}/{o['sample']} ({o['status']})" for o in odd[:20])
@@ -118,12 +109,8 @@ def _list() -> int:
     from collapse_laws.tasks import benchmarks
 
     for name, entry in benchmarks.BENCHMARKS.items():
-        print(
-            f"{name}: {entry.title}, {entry.rows} rows, {entry.hub} ({entry.config}/{entry.split})"
-        )
-        print(
-            f"  revision {entry.revision or 'not known'}; content {benchmarks.content_sha256(name)}"
-        )
+        print(f"{name}: {entry.title}, {entry.rows} rows, {entry.hub} ({entry.config}/{entry.split})")
+        print(f"  revision {entry.revision or 'not known'}; content {benchmarks.content_sha256(name)}")
         print(f"  local file {entry.file}.jsonl; licence: {entry.licence}")
         for defect in entry.defects:
             print(f"  - {defect}")

@@ -16,10 +16,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--study", help="default: the active study")
     parser.add_argument("--extent", help="core or full; default: params.yaml's")
     parser.add_argument("--cell", help="default: every cell of the study that has a finished run")
-    parser.add_argument("--run", dest="run_directory", type=Path, help="with --cell: the record; default: runs/<study>/<cell>")
     parser.add_argument(
-        "--out", type=Path, help="with --cell; default: results/<study>/cells/<cell>.json"
+        "--run", dest="run_directory", type=Path, help="with --cell: the record; default: runs/<study>/<cell>"
     )
+    parser.add_argument("--out", type=Path, help="with --cell; default: results/<study>/cells/<cell>.json")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,13 +29,9 @@ def run(args: argparse.Namespace) -> int:
     if args.cell is not None:
         cells = [study.cell(args.cell)]
     else:
-        cells = [
-            cell for cell in study.cells if (_directory(study.name, cell.name) / MANIFEST).exists()
-        ]
+        cells = [cell for cell in study.cells if (_directory(study.name, cell.name) / MANIFEST).exists()]
         if not cells:
-            raise UserError(
-                f"runs/{study.name} holds no finished run; train a cell of the study first."
-            )
+            raise UserError(f"runs/{study.name} holds no finished run; train a cell of the study first.")
     for cell in cells:
         record = read_run(args.run_directory or _directory(study.name, cell.name))
         result = cell_result(cell, record)

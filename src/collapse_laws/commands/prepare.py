@@ -12,7 +12,12 @@ from collapse_laws.study import PARAMS, load_study
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params", type=Path, default=PARAMS)
     parser.add_argument("--study", help="default: the active study")
-    parser.add_argument("--local", type=Path, default=Path("data/local"), help="folder of local copies; what is not there comes from the Hub")
+    parser.add_argument(
+        "--local",
+        type=Path,
+        default=Path("data/local"),
+        help="folder of local copies; what is not there comes from the Hub",
+    )
     parser.add_argument("--out", type=Path, help="default: data/<study>, or models/<study>/<model>")
     parser.add_argument("--model", help="fetch this model of the study instead of the data")
 

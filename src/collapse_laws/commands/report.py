@@ -12,9 +12,7 @@ from collapse_laws.study import PARAMS
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params", type=Path, default=PARAMS)
-    parser.add_argument(
-        "--study", help="default: the active study; `published`: the paper's tables"
-    )
+    parser.add_argument("--study", help="default: the active study; `published`: the paper's tables")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -22,9 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--main-only", action="store_true", help=f"only the design {MAIN_DESIGN!r}")
-    parser.add_argument(
-        "--records", type=Path, help="write run records there instead, over the grid below"
-    )
+    parser.add_argument("--records", type=Path, help="write run records there instead, over the grid below")
     parser.add_argument("--sync-intervals", type=int, nargs="+", default=[8, 16, 32])
     parser.add_argument("--rates", nargs="+", default=["1e-6", "5e-7", "2e-7", "1e-7"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -40,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     summary = summarise(designs, rows)
     args.out.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(rows).to_csv(args.out / "studies.csv", index=False)
-    write_json(
-        args.out / "validation.json", {"scale": "theory", "seed": args.seed, "designs": summary}
-    )
+    write_json(args.out / "validation.json", {"scale": "theory", "seed": args.seed, "designs": summary})
     print("Theory simulator, not training: share of studies whose 95 % set holds the truth")
     for entry in summary:
         covered = ", ".join(f"{name} {entry[name]['coverage']:.3f}" for name in PARAMETERS)
@@ -65,7 +61,5 @@ def _records(args: argparse.Namespace) -> int:
                 rng = np.random.default_rng([args.seed, interval, seed, int(lr * 1e12)])
                 found = simulate_run(truth, interval, lr, seed, rng)
                 write_record(found, truth, args.records.name, name, args.records / name)
-                print(
-                    f"{name}\t{'stable' if found.exit_index is None else f'exit at batch {found.exit_index}'}"
-                )
+                print(f"{name}\t{'stable' if found.exit_index is None else f'exit at batch {found.exit_index}'}")
     return 0

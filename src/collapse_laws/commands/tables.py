@@ -20,12 +20,8 @@ from collapse_laws.verdict import macros, metrics
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params", type=Path, default=PARAMS)
-    parser.add_argument(
-        "--study", help="default: the active study; `published`: the paper's tables"
-    )
-    parser.add_argument(
-        "--active", action="store_true", help="also copy the CSV files to results/table{1,2,3}.csv"
-    )
+    parser.add_argument("--study", help="default: the active study; `published`: the paper's tables")
+    parser.add_argument("--active", action="store_true", help="also copy the CSV files to results/table{1,2,3}.csv")
 
 
 def run(args: argparse.Namespace) -> int:

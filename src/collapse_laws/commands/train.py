@@ -13,18 +13,12 @@ from collapse_laws.study import PARAMS, Cell, load_study
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params", type=Path, default=PARAMS)
     parser.add_argument("--study", help="default: the active study")
-    parser.add_argument(
-        "--cell", required=True, help="a cell's name; `collapse-laws cells` lists them"
-    )
-    parser.add_argument(
-        "--model-dir", type=Path, help="starting checkpoint; default: models/<study>/<model>"
-    )
+    parser.add_argument("--cell", required=True, help="a cell's name; `collapse-laws cells` lists them")
+    parser.add_argument("--model-dir", type=Path, help="starting checkpoint; default: models/<study>/<model>")
     parser.add_argument("--work", type=Path, help="run in progress; default: work/<study>/<cell>")
     parser.add_argument("--checkpoints", type=Path, help="default: checkpoints/<study>/<cell>")
     parser.add_argument("--out", type=Path, help="the run record; default: runs/<study>/<cell>")
-    parser.add_argument(
-        "--data", type=Path, help="prepared data of a verl study; default: data/<study>"
-    )
+    parser.add_argument("--data", type=Path, help="prepared data of a verl study; default: data/<study>")
     parser.add_argument(
         "--check-only",
         action="store_true",
@@ -55,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.check_only or args.data:
         raise UserError(
-            f"study {study.name!r} is trained by the local learner; --check-only and --data are for "
+            f"study {study.name!r} is trained by the local learner; --check-only and --data are "
+            f"for "
             "studies with trainer: verl."
         )
     import torch
@@ -64,9 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from collapse_laws.session import train
 
     if cell.device == "cpu":
-        torch.set_num_threads(
-            1
-        )  # tiny matrices: a second thread only costs; cells run side by side instead
+        torch.set_num_threads(1)  # tiny matrices: a second thread only costs; cells run side by side instead
     try:
         reason = train(cell, **folders)
     except Preempted:

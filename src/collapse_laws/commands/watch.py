@@ -1,6 +1,7 @@
 """Follow a growing log and raise the alarm at collapse.
 
-Exit codes: 0 the log stayed quiet for --until-idle seconds without a collapse, 1 collapse, 2 bad input, 130 interrupted.
+Exit codes: 0 the log stayed quiet for --until-idle seconds without a collapse, 1 collapse, 2 bad input, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from collapse_laws.runrecord import STEPS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "exit codes: 0 quiet for --until-idle seconds without a collapse; 1 collapse; 2 bad input; 130 interrupted"
+    parser.epilog = (
+        "exit codes: 0 quiet for --until-idle seconds without a collapse; 1 collapse; 2 bad input; 130 interrupted"
+    )
     parser.add_argument(
         "log",
         type=Path,
@@ -99,9 +102,7 @@ def _alarm(args: argparse.Namespace, watcher: Watcher) -> int:
             "COLLAPSE_STEP": str(outcome.collapse_step),
         }
         try:
-            code = subprocess.run(
-                shlex.split(args.on_collapse), env=environment, check=False
-            ).returncode
+            code = subprocess.run(shlex.split(args.on_collapse), env=environment, check=False).returncode
         except (OSError, ValueError) as error:
             print(f"collapse-laws: --on-collapse could not run: {error}", file=sys.stderr)
         else:

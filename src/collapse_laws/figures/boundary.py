@@ -44,10 +44,7 @@ def draw_boundary(results: StudyResults) -> Drawing:
         frames.append(cells)
     axes[0, 0].set_ylabel("learning rate")
     _legend(figure, pd.concat(frames)["label"].unique())
-    names = (
-        "arm model sync_interval lr seed label updates horizon_clocks "
-        "collapse_index onset_low onset_high"
-    )
+    names = "arm model sync_interval lr seed label updates horizon_clocks collapse_index onset_low onset_high"
     drawing.data = pd.concat(frames)[names.split()].reset_index(drop=True)
     return drawing
 
@@ -127,19 +124,13 @@ def _title(results: StudyResults, group: tuple[str, str], laws: dict, inches: fl
         alpha = laws.get("alpha")
         lines.append(f"law (i): {laws['verdict']}")
         unknown = alpha is None or alpha[0] is None and alpha[1] is None
-        lines.append(
-            "slope not bounded" if unknown else f"slope -alpha, alpha in {interval(alpha)}"
-        )
+        lines.append("slope not bounded" if unknown else f"slope -alpha, alpha in {interval(alpha)}")
     return "\n".join(wrapped(line, inches, 9) for line in lines)
 
 
 def _legend(figure, present: np.ndarray) -> None:
     handles = [
-        Line2D([], [], linestyle="none", label=WORDS[label], **_style(label))
-        for label in LABELS
-        if label in present
+        Line2D([], [], linestyle="none", label=WORDS[label], **_style(label)) for label in LABELS if label in present
     ]
-    handles.append(
-        Line2D([], [], color=MUTED, linestyle="--", linewidth=1, label="S x lr constant (slope -1)")
-    )
+    handles.append(Line2D([], [], color=MUTED, linestyle="--", linewidth=1, label="S x lr constant (slope -1)"))
     figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))

@@ -55,9 +55,7 @@ def nothing(reason: str) -> Drawing:
     return Drawing(figure, pd.DataFrame({"note": [reason]}), empty=reason)
 
 
-def panels(
-    rows: int, columns: int, width: float, height: float, **options
-) -> tuple[Figure, np.ndarray]:
+def panels(rows: int, columns: int, width: float, height: float, **options) -> tuple[Figure, np.ndarray]:
     """A grid of axes; `width` and `height` of one panel in inches. Returns axes [rows, columns]."""
     set_theme()
     figure, axes = plt.subplots(

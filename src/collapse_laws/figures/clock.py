@@ -35,8 +35,7 @@ def draw_clock(results: StudyResults) -> Drawing:
         if group not in timed:
             drawing.notes.append(f"{group[1]}, {group[0]}: no run with S > 1 collapsed or dropped.")
     titles = [
-        _title(results, group, _clock_laws(results, group, onsets[group][1]), onsets[group][1])
-        for group in timed
+        _title(results, group, _clock_laws(results, group, onsets[group][1]), onsets[group][1]) for group in timed
     ]
     drawing.figure, axes = blocks(titles, 1, 3, 3.4, 3.1)
     for group, (row,) in zip(timed, axes, strict=True):
@@ -47,12 +46,9 @@ def draw_clock(results: StudyResults) -> Drawing:
         _against_product(row[1], cells, looks, drawing, laws.get("c2"))
         _residuals(row[2], cells, looks, drawing, scale)
     handles = [
-        Line2D([], [], color=looks[0][s], marker=looks[1][s], linewidth=1.5, label=f"S = {s}")
-        for s in intervals
+        Line2D([], [], color=looks[0][s], marker=looks[1][s], linewidth=1.5, label=f"S = {s}") for s in intervals
     ]
-    handles.append(
-        Line2D([], [], color=MUTED, linestyle="--", linewidth=1, label="t x lr constant (slope -1)")
-    )
+    handles.append(Line2D([], [], color=MUTED, linestyle="--", linewidth=1, label="t x lr constant (slope -1)"))
     drawing.figure.legend(handles=handles, loc="outside lower center", ncols=min(7, len(handles)))
     kept = [cells.assign(event=event) for cells, event in onsets.values() if len(cells)]
     names = "arm model sync_interval lr seed label event low high budget_low budget_high"
@@ -71,9 +67,7 @@ def _onsets(cells: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def _bars(cells: pd.DataFrame, prefix: str) -> pd.DataFrame:
-    bars = cells.assign(
-        low=cells[f"{prefix}_low"].astype(float), high=cells[f"{prefix}_high"].astype(float)
-    )
+    bars = cells.assign(low=cells[f"{prefix}_low"].astype(float), high=cells[f"{prefix}_high"].astype(float))
     bars["budget_low"], bars["budget_high"] = bars["low"] * bars["lr"], bars["high"] * bars["lr"]
     bars["place"] = _places(bars)
     return bars.sort_values(["sync_interval", "lr", "seed"])
@@ -96,9 +90,7 @@ def _bar(panel: Axes, cell: pd.Series, looks, drawing: Drawing, x: float, low: f
     colour, marker = looks[0][cell["sync_interval"]], looks[1][cell["sync_interval"]]
     bottom = low if low > 0 else high / 1e3  # (0, S] has no lower end on a logarithmic axis
     panel.plot([x, x], [bottom, high], color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
-    mark = panel.plot(
-        [x], [high], color=colour, marker=marker, markersize=6, linestyle="none", zorder=4
-    )
+    mark = panel.plot([x], [high], color=colour, marker=marker, markersize=6, linestyle="none", zorder=4)
     drawing.tip(mark[0], describe(cell))
 
 

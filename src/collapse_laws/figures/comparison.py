@@ -111,9 +111,7 @@ def draw_seeds(results: StudyResults) -> Drawing:
         order = order[:: -(-len(order) // MAX_SETTINGS)]
     colours = category_colours(sorted({run.cell["seed"] for run in found}))
     columns = min(4, len(order))
-    figure, axes = panels(
-        -(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.1, sharey=True
-    )
+    figure, axes = panels(-(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.1, sharey=True)
     frames = []
     for panel, key in zip(axes.ravel(), order, strict=False):
         for run in settings[key]:
@@ -133,25 +131,18 @@ def draw_controls(results: StudyResults) -> Drawing:
     """One panel for each (group, lr) that was run at S = 1 as well; colour: S."""
     found = runs(results, results.cells)
     keys = dict.fromkeys(
-        (run.cell["arm"], run.cell["model"], run.cell["lr"])
-        for run in found
-        if run.cell["sync_interval"] == 1
+        (run.cell["arm"], run.cell["model"], run.cell["lr"]) for run in found if run.cell["sync_interval"] == 1
     )
     if not keys:
         return nothing("No run at S = 1 has a record here, so staleness has no control.")
     order = list(keys)[:MAX_SETTINGS]
     # at S = 1 all arms are one algorithm, so other arms may lean on the control of the first
     members = {
-        key: [run for run in found if (run.cell["arm"], run.cell["model"], run.cell["lr"]) == key]
-        for key in order
+        key: [run for run in found if (run.cell["arm"], run.cell["model"], run.cell["lr"]) == key] for key in order
     }
-    colours = category_colours(
-        sorted({run.cell["sync_interval"] for here in members.values() for run in here})
-    )
+    colours = category_colours(sorted({run.cell["sync_interval"] for here in members.values() for run in here}))
     columns = min(4, len(order))
-    figure, axes = panels(
-        -(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.3, sharey=True
-    )
+    figure, axes = panels(-(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.3, sharey=True)
     frames = []
     for panel, key in zip(axes.ravel(), order, strict=False):
         for run in members[key]:

@@ -43,9 +43,7 @@ def draw_curves(results: StudyResults) -> Drawing:
     colours = rate_colours(run.cell["lr"] for run in found)
     width = max(2.3, 9.6 / len(intervals)) if len(intervals) > 1 else 6.4
     titles = [group_title(results, *group) for group in groups]
-    figure, axes = blocks(
-        titles, len(QUANTITIES), len(intervals), width, 1.5, sharex="col", sharey="row"
-    )
+    figure, axes = blocks(titles, len(QUANTITIES), len(intervals), width, 1.5, sharex="col", sharey="row")
     points, frames = points_for(3 * len(found)), []
     for group, block in zip(groups, axes, strict=True):
         members = [run for run in found if (run.cell["arm"], run.cell["model"]) == group]
@@ -94,9 +92,7 @@ def draw_long_horizon(results: StudyResults) -> Drawing:
         return nothing("The survivors' run records are not on this machine.")
     found.sort(key=lambda run: -run.cell["sync_interval"] * run.cell["lr"])
     if len(found) > MAX_SURVIVORS:
-        notes.append(
-            f"The {MAX_SURVIVORS} survivors with the largest S x lr of {len(found)} are drawn."
-        )
+        notes.append(f"The {MAX_SURVIVORS} survivors with the largest S x lr of {len(found)} are drawn.")
         found = found[:MAX_SURVIVORS]
     colours = category_colours(sorted({run.cell["sync_interval"] for run in found}))
     figure, axes = panels(1, len(QUANTITIES), 3.6, 2.9)
@@ -106,9 +102,7 @@ def draw_long_horizon(results: StudyResults) -> Drawing:
             x, y = run.series(quantity)
             x, y = thin(x, y, 120)
             clock = x * run.cell["lr"] / run.cell["reference_lr_budget"]
-            panel.plot(
-                clock, y, color=colours[run.cell["sync_interval"]], linewidth=1.1, alpha=0.85
-            )
+            panel.plot(clock, y, color=colours[run.cell["sync_interval"]], linewidth=1.1, alpha=0.85)
             frames.append(tidy(run, quantity, x, y, reference_clocks=clock))
         for at in (1, 2):
             panel.axvline(at, color=MUTED, linewidth=1, linestyle=":" if at == 2 else "--")
@@ -116,9 +110,7 @@ def draw_long_horizon(results: StudyResults) -> Drawing:
         panel.set_xlabel("time in reference clocks c2/lr")
         if quantity != "cosine":
             panel.set_ylim(-0.03, 1.03)
-        if quantity == "cosine" and not any(
-            np.isfinite(f["value"]).any() for f in frames[-len(found) :]
-        ):
+        if quantity == "cosine" and not any(np.isfinite(f["value"]).any() for f in frames[-len(found) :]):
             say(panel, "not recorded")
     legend(figure, colours, "S =")
     return Drawing(figure, stack(frames), notes=notes)

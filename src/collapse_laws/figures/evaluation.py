@@ -56,9 +56,7 @@ def draw_evaluation(results: StudyResults) -> Drawing:
     for row in axes:
         row[0].set_ylabel("score")
     legend(figure, colours, "lr", text=number)
-    notes.append(
-        "Markers by S: " + ", ".join(f"{_MARK_WORDS[m]} S = {s}" for s, m in markers.items()) + "."
-    )
+    notes.append("Markers by S: " + ", ".join(f"{_MARK_WORDS[m]} S = {s}" for s, m in markers.items()) + ".")
     return Drawing(figure, frame.reset_index(drop=True), notes=notes)
 
 

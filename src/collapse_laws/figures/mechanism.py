@@ -42,9 +42,7 @@ def draw_mechanism(results: StudyResults) -> Drawing:
         for panel, (name, draw) in zip(block.ravel(), _PANELS.items(), strict=True):
             frames += draw(panel, name, found)
     present = [
-        label
-        for label in LABELS
-        if any(run.cell["label"] == label for found in members.values() for run in found)
+        label for label in LABELS if any(run.cell["label"] == label for found in members.values() for run in found)
     ]
     handles = [Line2D([], [], label=WORDS[label], **_look(label)) for label in present]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), handlelength=2.6)

@@ -74,8 +74,7 @@ def _grid(panel, shown: pd.DataFrame, rhos: list[float], several: bool) -> None:
             weight = "bold" if differs else "normal"
             panel.text(x, y, row[rho], ha="center", va="center", fontsize=8.5, fontweight=weight)
     names = [
-        (f"{key[1]}, {key[0]}, " if several else "")
-        + f"S = {key[2]}, lr {number(key[3])}, seed {key[4]}"
+        (f"{key[1]}, {key[0]}, " if several else "") + f"S = {key[2]}, lr {number(key[3])}, seed {key[4]}"
         for key in shown.index
     ]
     panel.set_yticks(range(len(names)), names, parse_math=False)

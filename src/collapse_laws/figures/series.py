@@ -86,9 +86,7 @@ def columns_drawn(values: Iterable[int], notes: list[str]) -> list[int]:
 
 def missing_note(cells: pd.DataFrame, found: list[Run], notes: list[str]) -> None:
     """Say in `notes` which outcomes had no record to draw from, and how many cells were not run."""
-    absent = int((cells["label"] != "not_run").sum()) - len(
-        [run for run in found if run.cell["label"] != "not_run"]
-    )
+    absent = int((cells["label"] != "not_run").sum()) - len([run for run in found if run.cell["label"] != "not_run"])
     if absent > 0:
         notes.append(f"{absent} run(s) have an outcome but no run record on this machine.")
     not_run = int((cells["label"] == "not_run").sum())
@@ -109,10 +107,7 @@ def legend(
     text=str,
 ) -> None:
     """One legend under the figure: a line for each colour, then marks with their words."""
-    handles = [
-        Line2D([], [], color=colour, label=f"{heading} {text(value)}")
-        for value, colour in colours.items()
-    ]
+    handles = [Line2D([], [], color=colour, label=f"{heading} {text(value)}") for value, colour in colours.items()]
     for words, handle in styles:
         handle.set_label(words)
         handles.append(handle)
@@ -141,9 +136,7 @@ def describe(cell: pd.Series) -> str:
     text = f"S={cell['sync_interval']}, lr={number(cell['lr'])}, seed {cell['seed']}: "
     text += WORDS[cell["label"]]
     if cell["label"] == "collapsed":
-        text += (
-            f" at M={cell['collapse_index']}, onset in ({cell['onset_low']}, {cell['onset_high']}]"
-        )
+        text += f" at M={cell['collapse_index']}, onset in ({cell['onset_low']}, {cell['onset_high']}]"
     elif pd.notna(cell["updates"]):
         text += f", {cell['updates']} updates"
     if cell["label"] == "oscillating":

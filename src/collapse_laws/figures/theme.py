@@ -32,9 +32,7 @@ def rate_colours(rates: Iterable[float]) -> dict[float, str]:
 
 def category_colours(values: Iterable) -> dict:
     """A colour for each value in the order given; colours repeat after six."""
-    return {
-        value: CATEGORIES[i % len(CATEGORIES)][0] for i, value in enumerate(dict.fromkeys(values))
-    }
+    return {value: CATEGORIES[i % len(CATEGORIES)][0] for i, value in enumerate(dict.fromkeys(values))}
 
 
 def category_markers(values: Iterable) -> dict:
@@ -93,9 +91,7 @@ def points_for(lines: int) -> int:
     return int(np.clip(24_000 / max(lines, 1), 20, 160))
 
 
-def thin(
-    x: Sequence[float], y: Sequence[float], points: int = 160
-) -> tuple[np.ndarray, np.ndarray]:
+def thin(x: Sequence[float], y: Sequence[float], points: int = 160) -> tuple[np.ndarray, np.ndarray]:
     """At most `points` points of a curve: means of equal runs of neighbours; a short curve as it
     is."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)

@@ -27,17 +27,14 @@ def draw_traces(results: StudyResults) -> Drawing:
     model, S, lr)."""
     notes: list[str] = []
     wanted, total = _chosen(results)
-    cells = results.cells[
-        [key in wanted for key in results.cells[AXES].itertuples(index=False, name=None)]
-    ]
+    cells = results.cells[[key in wanted for key in results.cells[AXES].itertuples(index=False, name=None)]]
     found = runs(results, cells)
     if not found:
         return nothing("No run record of this study is on this machine.")
     missing_note(cells, found, notes)
     if total > MAX_PANELS:
         notes.append(
-            f"{len(wanted)} of {total} configurations are drawn, evenly chosen by S x lr; "
-            f"Table 1 has them all."
+            f"{len(wanted)} of {total} configurations are drawn, evenly chosen by S x lr; Table 1 has them all."
         )
     panels_of: dict[tuple, list[Run]] = {}
     for run in found:

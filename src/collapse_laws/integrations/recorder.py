@@ -1,7 +1,7 @@
 """The recorder behind the hooks: metrics of a trainer in, our run record and the alarm out.
 
-It knows no framework and needs no PyTorch. Rollout batches are closed as the updates pass; a collapse counts once the batch after it confirms it, as
-in `collapse-laws watch`.
+It knows no framework and needs no PyTorch. Rollout batches are closed as the updates pass; a collapse counts once the
+batch after it confirms it, as in `collapse-laws watch`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ class Recorder:
         trainer: name of the framework, for run.json.
     """
 
-    def __init__(
-        self, directory: Path | str | None, sync_interval: int, lr: float, trainer: str
-    ) -> None:
+    def __init__(self, directory: Path | str | None, sync_interval: int, lr: float, trainer: str) -> None:
         if sync_interval < 1 or not lr > 0:
             raise UserError(
                 f"recorder: S is {sync_interval} and the learning rate {lr}; allowed: S from 1, a rate above 0."
@@ -63,11 +61,7 @@ class Recorder:
 
         Metrics without a reward (an evaluation) are ignored.
         """
-        numbers = {
-            k: float(v)
-            for k, v in metrics.items()
-            if isinstance(v, int | float) and not isinstance(v, bool)
-        }
+        numbers = {k: float(v) for k, v in metrics.items() if isinstance(v, int | float) and not isinstance(v, bool)}
         names = [(key, 1) for key in numbers]
         reward_key = choose(names, "reward")
         if reward_key is None:
@@ -88,11 +82,7 @@ class Recorder:
                 "lr": lr,
                 "reward_mean": reward,
             }
-            row |= {
-                role: numbers[key]
-                for role in _METRICS
-                if role in STEP_COLUMNS and (key := choose(names, role))
-            }
+            row |= {role: numbers[key] for role in _METRICS if role in STEP_COLUMNS and (key := choose(names, role))}
             self._writer.steps.append(row)
         return self.collapsed
 
@@ -111,9 +101,7 @@ class Recorder:
             return
         mean = sum(self._values) / len(self._values)
         if self._writer is not None:
-            self._writer.snapshots.append(
-                {"M": self._open, "t": self._open * self.sync_interval, "reward_mean": mean}
-            )
+            self._writer.snapshots.append({"M": self._open, "t": self._open * self.sync_interval, "reward_mean": mean})
         self._batches.add(self._open, mean)
         self._values = []
         self.outcome = self._batches.outcome(self.sync_interval)
@@ -136,9 +124,7 @@ class Recorder:
             "updates": self._updates,
             "stop_reason": stop_reason,
             "versions": {
-                name: found
-                for name in ("collapse-laws", "trl", "verl", "torch")
-                if (found := _version(name))
+                name: found for name in ("collapse-laws", "trl", "verl", "torch") if (found := _version(name))
             },
             "hardware": {"machine": platform.machine()},
             "timings": {"wall_seconds": round(time.time() - self._started, 3)},

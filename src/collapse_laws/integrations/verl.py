@@ -1,12 +1,13 @@
 """A hook for verl's fully-async trainer: writes our run record a learner update, and ends the job at a collapse.
 
-    export VERL_USE_EXTERNAL_MODULES=collapse_laws.integrations.verl
-    export COLLAPSE_LAWS_RECORD=runs/mine/first COLLAPSE_LAWS_SYNC_INTERVAL=16 COLLAPSE_LAWS_LR=1e-7
-    export COLLAPSE_LAWS_STOP_PID=$$; exec python -m verl.experimental.fully_async_policy.fully_async_main ...
+export VERL_USE_EXTERNAL_MODULES=collapse_laws.integrations.verl export COLLAPSE_LAWS_RECORD=runs/mine/first
+COLLAPSE_LAWS_SYNC_INTERVAL=16 COLLAPSE_LAWS_LR=1e-7 export COLLAPSE_LAWS_STOP_PID=$$; exec python -m
+verl.experimental.fully_async_policy.fully_async_main ...
 
-verl's own log averages over a synchronisation and never logs the last update; this hook sees every update before it is averaged.
-Raising inside the trainer would leave the rollouter waiting for ever, so at a collapse the process COLLAPSE_LAWS_STOP_PID (on this machine) gets
-SIGTERM; without that variable the record alone is written, for `collapse-laws watch` to act upon.
+verl's own log averages over a synchronisation and never logs the last update; this hook sees every update before it is
+averaged. Raising inside the trainer would leave the rollouter waiting for ever, so at a collapse the process
+COLLAPSE_LAWS_STOP_PID (on this machine) gets SIGTERM; without that variable the record alone is written, for
+`collapse-laws watch` to act upon.
 """
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ DIRECTORY, INTERVAL, RATE, STOP_PID = (
 def recorder_from(environment: Mapping[str, str]) -> Recorder:
     """The recorder that the environment describes; UserError names a variable that is missing or no number."""
     try:
-        return Recorder(
-            environment[DIRECTORY], int(environment[INTERVAL]), float(environment[RATE]), "verl"
-        )
+        return Recorder(environment[DIRECTORY], int(environment[INTERVAL]), float(environment[RATE]), "verl")
     except KeyError as error:
         raise UserError(
             f"the variable {error.args[0]} is missing; {DIRECTORY}, {INTERVAL} and {RATE} are needed."
@@ -66,16 +65,10 @@ def install(aggregator: type, environment: Mapping[str, str]) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        hasattr(value, "__float__")
-        and not isinstance(value, str)
-        and getattr(value, "ndim", 0) == 0
-    )
+    return hasattr(value, "__float__") and not isinstance(value, str) and getattr(value, "ndim", 0) == 0
 
 
-if os.environ.get(
-    DIRECTORY
-):  # imported by verl in each of its processes; only the trainer's calls the aggregator
+if os.environ.get(DIRECTORY):  # imported by verl in each of its processes; only the trainer's calls the aggregator
     from verl.experimental.fully_async_policy.detach_utils import MetricsAggregator
 
     install(MetricsAggregator, os.environ)

@@ -1,8 +1,8 @@
 """The interval-censored log-normal accelerated-failure-time model of the collapsed runs.
 
-log t = a - b log eta + c log S + sigma * noise, with t known only to lie in (low, high]. In the coordinates coefficients/sigma and
-1/sigma the log-likelihood is concave, and with a floor under sigma it has a maximum even where a noiseless line passes all
-intervals [declared: the floor].
+log t = a - b log eta + c log S + sigma * noise, with t known only to lie in (low, high]. In the coordinates
+coefficients/sigma and 1/sigma the log-likelihood is concave, and with a floor under sigma it has a maximum even where a
+noiseless line passes all intervals [declared: the floor].
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class _Model:
 
 
 def fit_aft(low: Floats, high: Floats, lr: Floats, sync_interval: Floats) -> AftFit:
-    """Fit b, c with sigma free, and c2 with b = 1, c = 0. Arrays of one length, onset in (low, high] learner updates."""
+    """Fit b, c with sigma free, and c2 with b = 1, c = 0. Arrays of one length, onset in (low, high] learner
+    updates.
+    """
     if not low.size:
         return AftFit()
     log_lr, log_s = np.log(lr), np.log(sync_interval)

@@ -1,13 +1,14 @@
 """The stability boundary: where in (S, eta) runs stop surviving and start to collapse (law i).
 
-Law (i) [stated]: the largest stable eta is about 1/S; the mean-field closure says 1/(S-1) (Proposition 2). Three answers, each
-with its own assumptions:
+Law (i) [stated]: the largest stable eta is about 1/S; the mean-field closure says 1/(S-1) (Proposition 2). Three
+answers, each with its own assumptions:
 
-* brackets of S eta and of kbar eta (kbar = (S-1)/2): no assumption; where a stable product is not below every collapsed one, the
-  product law is refuted on this grid and the violating pair is named [derived];
-* the feasible set of alpha in eta_max = exp(A) x^-alpha, x = S or S-1, if the boundary is sharp and a power law [derived];
-* a probit boundary with run-to-run noise, P(collapse) = Phi((log eta + alpha log x - A)/sigma), its 95 % profile-likelihood set of
-  alpha. Complete separation is the normal case here, so sigma has a floor [declared].
+* brackets of S eta and of kbar eta (kbar = (S-1)/2): no assumption; where a stable product is not below every collapsed
+  one, the product law is refuted on this grid and the violating pair is named [derived];
+* the feasible set of alpha in eta_max = exp(A) x^-alpha, x = S or S-1, if the boundary is sharp and a power law
+  [derived];
+* a probit boundary with run-to-run noise, P(collapse) = Phi((log eta + alpha log x - A)/sigma), its 95 %
+  profile-likelihood set of alpha. Complete separation is the normal case here, so sigma has a floor [declared].
 
 The verdict is on |alpha - 1| <= 0.1 in x = S [declared], judged on the hull of both sets.
 """
@@ -50,9 +51,7 @@ class Bracket:
     stable_max: float | None
     collapsed_min: float | None
     refuted: bool  # a stable product is not below a collapsed one
-    violating_pair: (
-        tuple[dict[str, Any], dict[str, Any]] | None
-    )  # the stable run, the collapsed run
+    violating_pair: tuple[dict[str, Any], dict[str, Any]] | None  # the stable run, the collapsed run
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,9 @@ class Boundary:
 
 
 def fit_boundary(runs: Sequence[Observation], kind: str = "collapse") -> Boundary:
-    """The boundary between the surviving and the unstable runs of one model and arm; any number of either, also none."""
+    """The boundary between the surviving and the unstable runs of one model and arm; any number of either, also
+    none.
+    """
     stable_labels, unstable_labels = KINDS[kind]
     used = [run for run in stale(runs) if run.label in stable_labels + unstable_labels]
     unstable = np.array([run.label in unstable_labels for run in used], dtype=bool)
@@ -125,9 +126,7 @@ def _bracket(runs: Sequence[Observation], unstable: np.ndarray, product) -> Brac
     bad_runs = [run for run, bad in zip(runs, unstable, strict=True) if bad]
     top = max(stable_runs, key=product, default=None)
     bottom = min(bad_runs, key=product, default=None)
-    refuted = (
-        top is not None and bottom is not None and product(top) >= product(bottom) * (1 - 1e-9)
-    )
+    refuted = top is not None and bottom is not None and product(top) >= product(bottom) * (1 - 1e-9)
     return Bracket(
         stable_max=None if top is None else clean(product(top)),
         collapsed_min=None if bottom is None else clean(product(bottom)),
@@ -136,9 +135,7 @@ def _bracket(runs: Sequence[Observation], unstable: np.ndarray, product) -> Brac
     )
 
 
-def _exponent(
-    runs: Sequence[Observation], unstable: np.ndarray, scale: str
-) -> tuple[Exponent, ProbitFit | None]:
+def _exponent(runs: Sequence[Observation], unstable: np.ndarray, scale: str) -> tuple[Exponent, ProbitFit | None]:
     offset = SCALES.index(scale)
     x = np.log([run.sync_interval - offset for run in runs])
     eta = np.log([run.lr for run in runs])
@@ -155,9 +152,7 @@ def _exponent(
     ), fit
 
 
-def _verdict(
-    runs: Sequence[Observation], unstable: np.ndarray, alpha: Interval | None
-) -> tuple[str, str]:
+def _verdict(runs: Sequence[Observation], unstable: np.ndarray, alpha: Interval | None) -> tuple[str, str]:
     if not runs:
         return NOT_DECIDED, "No run of this model survived or collapsed."
     if unstable.all() or not unstable.any():

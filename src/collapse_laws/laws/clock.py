@@ -1,14 +1,16 @@
 """The collapse clock: when collapsing runs collapse (law ii), log t = a - b log eta + c log S.
 
-Law (ii) [stated]: b = 1, c = 0, so that t eta = c2 for all S. A collapse index M only says that the onset lies in (S(M-1), SM], so:
+Law (ii) [stated]: b = 1, c = 0, so that t eta = c2 for all S. A collapse index M only says that the onset lies in
+(S(M-1), SM], so:
 
-* the set of c2 that all intervals share, and the polygon of (b, c) that some noiseless line through all intervals has [derived];
-* an interval-censored log-normal accelerated-failure-time model on the collapsed runs, 95 % profile-likelihood sets with a floor
-  under sigma, without which the likelihood is flat as sigma -> 0 [declared].
+* the set of c2 that all intervals share, and the polygon of (b, c) that some noiseless line through all intervals has
+  [derived];
+* an interval-censored log-normal accelerated-failure-time model on the collapsed runs, 95 % profile-likelihood sets
+  with a floor under sigma, without which the likelihood is flat as sigma -> 0 [declared].
 
-Surviving runs are not late failures but on another branch (Section 3.3 [stated]), so they never enter as right-censored: on the
-published table that would give b near 1.5 and c near -0.6. Verdicts are on |b-1| <= 0.1 and |c| <= 0.1 [declared], judged on the hull
-of both sets.
+Surviving runs are not late failures but on another branch (Section 3.3 [stated]), so they never enter as
+right-censored: on the published table that would give b near 1.5 and c near -0.6. Verdicts are on |b-1| <= 0.1 and |c|
+<= 0.1 [declared], judged on the hull of both sets.
 """
 
 from __future__ import annotations
@@ -54,9 +56,7 @@ class Clock:
     c_feasible: Interval | None
     b_feasible_at_c0: Interval | None  # b if c = 0
     c_feasible_at_b1: Interval | None  # c if b = 1
-    polygon: tuple[
-        tuple[float, float], ...
-    ]  # corners (b, c), counter-clockwise; cut at the search box
+    polygon: tuple[tuple[float, float], ...]  # corners (b, c), counter-clockwise; cut at the search box
     b_estimate: float | None
     b_profile: Interval | None
     c_estimate: float | None

@@ -1,9 +1,9 @@
 """Sets of parameters that satisfy every constraint of a noiseless law: no likelihood, no asymptotics.
 
-Boundary: log eta < A - alpha log x at stable runs, >= at collapsed ones; eliminating A leaves an interval of alpha. Clock: log low <
-a - b log eta + c log S <= log high for each onset interval; eliminating a leaves half-planes in (b, c), whose intersection is a convex
-polygon. Both eliminations are exact solutions of the linear programs min/max alpha, b, c [derived]. Every resulting constraint
-is strict, so the sets are open; their ends are printed as if closed.
+Boundary: log eta < A - alpha log x at stable runs, >= at collapsed ones; eliminating A leaves an interval of alpha.
+Clock: log low < a - b log eta + c log S <= log high for each onset interval; eliminating a leaves half-planes in (b,
+c), whose intersection is a convex polygon. Both eliminations are exact solutions of the linear programs min/max alpha,
+b, c [derived]. Every resulting constraint is strict, so the sets are open; their ends are printed as if closed.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def clock_set(low: Floats, high: Floats, lr: Floats, sync_interval: Floats) -> C
     with np.errstate(divide="ignore"):
         log_low, log_high = np.log(low), np.log(high)  # low = 0: no constraint from below
     bounded = np.flatnonzero(np.isfinite(log_low))
-    normal_b = (
-        log_lr[None, :] - log_lr[bounded][:, None]
-    ).ravel()  # b*normal_b + c*normal_c > offset
+    normal_b = (log_lr[None, :] - log_lr[bounded][:, None]).ravel()  # b*normal_b + c*normal_c > offset
     normal_c = (log_s[bounded][:, None] - log_s[None, :]).ravel()
     offset = (log_low[bounded][:, None] - log_high[None, :]).ravel()
     polygon = _intersect(normal_b, normal_c, offset)
@@ -99,11 +97,7 @@ def _intersect(normal_b: Floats, normal_c: Floats, offset: Floats) -> Floats | N
     planes = np.column_stack([normal_b, normal_c, offset])[~flat] / length[~flat, None]
     _, group = np.unique(np.round(planes[:, :2], 9), axis=0, return_inverse=True)
     strictest = np.lexsort((-planes[:, 2], group.ravel()))
-    planes = (
-        planes[strictest][np.r_[True, np.diff(group.ravel()[strictest]) > 0]]
-        if len(planes)
-        else planes
-    )
+    planes = planes[strictest][np.r_[True, np.diff(group.ravel()[strictest]) > 0]] if len(planes) else planes
     polygon = np.array([[-BOX, -BOX], [BOX, -BOX], [BOX, BOX], [-BOX, BOX]])
     for plane in planes:
         polygon = _clip(polygon, plane)

@@ -31,22 +31,14 @@ class Observation:
 
     def __post_init__(self) -> None:
         if self.label not in LABELS:
-            raise UserError(
-                f"run {self.name!r}: label {self.label!r} is not allowed; allowed: {', '.join(LABELS)}."
-            )
+            raise UserError(f"run {self.name!r}: label {self.label!r} is not allowed; allowed: {', '.join(LABELS)}.")
         if self.sync_interval < 1 or not 0 < self.lr < float("inf"):
-            raise UserError(
-                f"run {self.name!r}: S must be at least 1 and the learning rate above 0."
-            )
+            raise UserError(f"run {self.name!r}: S must be at least 1 and the learning rate above 0.")
         if self.label == "collapsed" and self.onset is None:
-            raise UserError(
-                f"run {self.name!r} collapsed, but the interval of its onset is missing."
-            )
+            raise UserError(f"run {self.name!r} collapsed, but the interval of its onset is missing.")
         for onset in (self.onset, self.first_drop):
             if onset is not None and not 0 <= onset[0] < onset[1]:
-                raise UserError(
-                    f"run {self.name!r}: the onset interval {onset} is empty or negative."
-                )
+                raise UserError(f"run {self.name!r}: the onset interval {onset} is empty or negative.")
 
     @classmethod
     def from_cell(cls, cell: Mapping[str, Any]) -> Observation:
@@ -90,11 +82,7 @@ def stale(runs: Iterable[Observation]) -> list[Observation]:
 
 def clean(value: float | None) -> float | None:
     """A float without the last digits of binary arithmetic, for printing: 32 * 1e-7 -> 3.2e-06."""
-    return (
-        None
-        if value is None or value != value or abs(value) == float("inf")
-        else float(f"{value:.12g}")
-    )
+    return None if value is None or value != value or abs(value) == float("inf") else float(f"{value:.12g}")
 
 
 def clean_interval(interval: Interval | None) -> Interval | None:
@@ -118,9 +106,7 @@ def interval_text(interval: Interval | None) -> str:
     """An interval as a sentence shows it."""
     if interval is None:
         return "no set that these data give"
-    low, high = (
-        None if end is None or abs(end) == float("inf") else f"{end:.3g}" for end in interval
-    )
+    low, high = (None if end is None or abs(end) == float("inf") else f"{end:.3g}" for end in interval)
     if low is None and high is None:
         return "no bounded set"
     return f"[{low or 'unbounded'}, {high or 'unbounded'}]"

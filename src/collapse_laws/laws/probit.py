@@ -1,7 +1,9 @@
-"""A stability boundary with run-to-run noise: P(unstable) = Phi((log eta + alpha log x - A)/sigma), by profile likelihood.
+"""A stability boundary with run-to-run noise: P(unstable) = Phi((log eta + alpha log x - A)/sigma), by profile
+likelihood.
 
-With a sharp boundary the runs separate completely, the likelihood tends to 1 as sigma -> 0 and Wald intervals mean nothing;
-hence the floor under sigma and the profile set, which then holds the feasible set of the sharp boundary [declared].
+With a sharp boundary the runs separate completely, the likelihood tends to 1 as sigma -> 0 and Wald intervals mean
+nothing; hence the floor under sigma and the profile set, which then holds the feasible set of the sharp boundary
+[declared].
 """
 
 from __future__ import annotations
@@ -16,12 +18,8 @@ from scipy.stats import chi2
 from collapse_laws.laws.profile import LEVEL, likelihood_set, maximise
 
 Floats = NDArray[np.float64]
-SIGMA_FLOOR = (
-    0.05  # in log eta: runs at one point differ by at least 5 % in their boundary [declared]
-)
-LOG_RATIO = float(
-    np.log(20.0)
-)  # of likelihoods, from which one of two forms is preferred [declared]
+SIGMA_FLOOR = 0.05  # in log eta: runs at one point differ by at least 5 % in their boundary [declared]
+LOG_RATIO = float(np.log(20.0))  # of likelihoods, from which one of two forms is preferred [declared]
 _LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 
 
@@ -59,9 +57,7 @@ def fit_probit(log_x: Floats, log_lr: Floats, unstable: NDArray[np.bool_]) -> Pr
     def profile(alpha: float) -> float:
         best = -np.inf
         for start in (warm, np.array([0.0, 0.5 / SIGMA_FLOOR])):
-            value, beta = maximise(
-                lambda beta: negative(beta, alpha), start, [(None, None), (0.0, 1 / SIGMA_FLOOR)]
-            )
+            value, beta = maximise(lambda beta: negative(beta, alpha), start, [(None, None), (0.0, 1 / SIGMA_FLOOR)])
             if value > best:
                 best, profile.beta = value, beta
         return best

@@ -1,8 +1,8 @@
 """Profile-likelihood sets of one parameter, for likelihoods that are concave once scaled by 1/sigma.
 
-Both models used here (probit boundary, interval-censored normal) have a log-likelihood that is concave in (coefficients/sigma,
-1/sigma) [derived: Prekopa's theorem]. A parameter of interest is a ratio of those, so its profile is quasi-concave and its
-likelihood set an interval, which outward steps and root finding recover.
+Both models used here (probit boundary, interval-censored normal) have a log-likelihood that is concave in
+(coefficients/sigma, 1/sigma) [derived: Prekopa's theorem]. A parameter of interest is a ratio of those, so its profile
+is quasi-concave and its likelihood set an interval, which outward steps and root finding recover.
 """
 
 from __future__ import annotations

@@ -164,17 +164,14 @@ def _run(path: Path, line: int, row: Mapping[str, str]) -> PublishedRun:
     try:
         interval, seed = int(row["sync_interval"]), int(row["seed"])
         index, step, horizon = (
-            int(row[name]) if row[name] else None
-            for name in ("collapse_index", "collapse_step", "horizon_updates")
+            int(row[name]) if row[name] else None for name in ("collapse_index", "collapse_step", "horizon_updates")
         )
         float(row["lr"])
     except ValueError as error:
         raise UserError(f"{where}: {error}.") from None
     expected = None if index is None else collapse_step(index, interval)
     if step != expected or (row["label"] == "collapsed") != (index is not None):
-        raise UserError(
-            f"{where}: collapse_step must be S times collapse_index of a collapsed run."
-        )
+        raise UserError(f"{where}: collapse_step must be S times collapse_index of a collapsed run.")
     return PublishedRun(
         path.name,
         row["model"],

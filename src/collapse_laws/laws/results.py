@@ -1,7 +1,7 @@
 """The result files of a study: results/<study>/cells/<cell>.json and results/<study>/laws.json.
 
-A cell's file holds its outcome, the sensitivity of it to rho, and the cross-checks; laws.json holds the fits of each (arm, model),
-which are never merged.
+A cell's file holds its outcome, the sensitivity of it to rho, and the cross-checks; laws.json holds the fits of each
+(arm, model), which are never merged.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def cell_result(cell: Cell, record: RunRecord) -> dict[str, Any]:
         )
     given = run_arguments(record, cell.reference_lr_budget)
     outcome = classify(**given)
-    series = RewardSeries.build(
-        given["reward"], given["sync_interval"], snapshot=given["snapshot"], n=given["n"]
-    )
+    series = RewardSeries.build(given["reward"], given["sync_interval"], snapshot=given["snapshot"], n=given["n"])
     return {
         "schema_version": SCHEMA_VERSION,
         **_coordinates(cell),
@@ -122,9 +120,7 @@ def read_cell(path: Path) -> dict[str, Any]:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(
-            f"{path} is not JSON ({error}); run `collapse-laws extract` again."
-        ) from None
+        raise UserError(f"{path} is not JSON ({error}); run `collapse-laws extract` again.") from None
 
 
 def study_laws(study: Study) -> dict[str, Any]:
@@ -160,10 +156,7 @@ def laws_result(
         "schema_version": SCHEMA_VERSION,
         "study": study,
         "scale": scale,
-        "groups": [
-            {"arm": arm, "model": model, **_group(names, results)}
-            for (arm, model), names in groups.items()
-        ],
+        "groups": [{"arm": arm, "model": model, **_group(names, results)} for (arm, model), names in groups.items()],
     }
 
 
@@ -181,9 +174,7 @@ def _group(names: Sequence[str], results: Mapping[str, Mapping[str, Any]]) -> di
     }
 
 
-def _rho_table(
-    names: Sequence[str], results: Mapping[str, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _rho_table(names: Sequence[str], results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """How many runs keep label and index under each rho."""
     rows = []
     for rho in SENSITIVITY_RHOS:
@@ -201,9 +192,7 @@ def _rho_table(
                     "runs": len(found),
                     "collapsed": sum(row["label"] == "collapsed" for _, row in found),
                     "same_label": sum(row["label"] == outcome["label"] for outcome, row in found),
-                    "same_index": sum(
-                        row["collapse_index"] == outcome["collapse_index"] for outcome, row in found
-                    ),
+                    "same_index": sum(row["collapse_index"] == outcome["collapse_index"] for outcome, row in found),
                 }
             )
     return rows

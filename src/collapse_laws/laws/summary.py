@@ -12,9 +12,7 @@ def summary(group: Mapping[str, Any]) -> list[str]:
     """The fits of one (arm, model) as lines of text."""
     counts = ", ".join(f"{number} {label}" for label, number in group["counts"].items() if number)
     if group["not_run"]:
-        counts = (
-            f"{counts}, {group['not_run']} not run" if counts else f"{group['not_run']} not run"
-        )
+        counts = f"{counts}, {group['not_run']} not run" if counts else f"{group['not_run']} not run"
     boundary, clock = group["boundary"], group["clock"]
     product = boundary["product"]
     lines = [
@@ -38,8 +36,4 @@ def _number(value: float | None) -> str:
 
 
 def _half_open(interval: list[float] | tuple[float, float] | None) -> str:
-    return (
-        "no value in all intervals"
-        if interval is None
-        else f"({interval[0]:.4g}, {interval[1]:.4g}]"
-    )
+    return "no value in all intervals" if interval is None else f"({interval[0]:.4g}, {interval[1]:.4g}]"

@@ -1,8 +1,8 @@
 """Do the estimators recover a known truth? Coverage and power on simulated studies (theory, not training).
 
-Each study runs the simulator over a grid, labels every run with the criterion and fits both laws, as for real records. Coverage
-is the share of studies whose 95 % profile-likelihood set holds the truth; power the share whose verdict on the laws is `holds`
-(or `refuted` where the truth breaks them). The designs below are [declared].
+Each study runs the simulator over a grid, labels every run with the criterion and fits both laws, as for real records.
+Coverage is the share of studies whose 95 % profile-likelihood set holds the truth; power the share whose verdict on the
+laws is `holds` (or `refuted` where the truth breaks them). The designs below are [declared].
 """
 
 from __future__ import annotations
@@ -67,11 +67,7 @@ def simulate_study(design: Design, rng: np.random.Generator) -> list[Observation
                 onset = None
                 if outcome.label == "collapsed":
                     onset = (outcome.onset_low, outcome.onset_high)
-                found.append(
-                    Observation(
-                        f"S{interval}_{lr:g}_{seed}", interval, lr, seed, outcome.label, onset
-                    )
-                )
+                found.append(Observation(f"S{interval}_{lr:g}_{seed}", interval, lr, seed, outcome.label, onset))
     return found
 
 
@@ -116,9 +112,7 @@ def _check(task: tuple[Design, int]) -> dict[str, Any]:
     return check_study(*task)
 
 
-def validate(
-    designs: Sequence[Design], studies: int, seed: int = 0, jobs: int = 1
-) -> list[dict[str, Any]]:
+def validate(designs: Sequence[Design], studies: int, seed: int = 0, jobs: int = 1) -> list[dict[str, Any]]:
     """Rows of `check_study` for `studies` studies of each design, in order; `jobs` processes."""
     tasks = [(design, seed + k) for design in designs for k in range(studies)]
     if jobs == 1:
@@ -149,9 +143,7 @@ def summarise(designs: Iterable[Design], rows: Sequence[dict[str, Any]]) -> list
             }
         for law in ("law_i", "law_ii"):
             verdicts = [row[law] for row in own]
-            entry[law] = {
-                verdict: verdicts.count(verdict) / len(own) for verdict in sorted(set(verdicts))
-            }
+            entry[law] = {verdict: verdicts.count(verdict) / len(own) for verdict in sorted(set(verdicts))}
         summary.append(entry)
     return summary
 

@@ -1,4 +1,6 @@
-"""From a table of metrics to the fields of a read log: keys, series, S, snapshots, the run record, and the sentence on exactness."""
+"""From a table of metrics to the fields of a read log: keys, series, S, snapshots, the run record, and the sentence
+on exactness.
+"""
 
 from __future__ import annotations
 
@@ -37,29 +39,21 @@ def build(
     step = step_of_row[rows]
     has_step = np.isfinite(step)
     if not has_step.any():
-        raise UserError(
-            f"{where}: no row with {keys['reward']!r} has a step; name the step's key with --step-key."
-        )
+        raise UserError(f"{where}: no row with {keys['reward']!r} has a step; name the step's key with --step-key.")
     rows, reward, step = rows[has_step], reward[has_step], np.rint(step[has_step]).astype(np.int64)
-    fully_async = counts and any(
-        key.startswith("fully_async/") for key in (*table.keys(), *table.seen)
-    )
+    fully_async = counts and any(key.startswith("fully_async/") for key in (*table.keys(), *table.seen))
     kept, dropped, repeat_notes = resolve_repeats(step, reward, where)
     step, reward = step[kept], reward[kept]
     interval, source = _sync_interval(step, table, keys, fully_async, sync_interval, notes)
     if "learner_step" not in keys and fully_async and interval is not None:
         step = step * interval - 1  # record v ends with update vS-1, counted from 1
     elif fully_async and "learner_step" not in keys:
-        notes.append(
-            "`step` counts synchronisations here; without S it cannot be turned into updates"
-        )
+        notes.append("`step` counts synchronisations here; without S it cannot be turned into updates")
     first, last, stride, zero_based = spans(step, fully_async, averaged)
     made = last >= 0
     first, last, reward, step = first[made], last[made], reward[made], step[made]
     metrics = {
-        role: _aligned(
-            table, keys[role], step_of_row, step, interval if fully_async else None, keys
-        )
+        role: _aligned(table, keys[role], step_of_row, step, interval if fully_async else None, keys)
         for role in _METRICS
         if role in keys
     }
@@ -86,9 +80,7 @@ def build_own(directory: Path, sync_interval: int | None) -> dict[str, Any]:
     """The fields of a ReadLog from a run record of ours."""
     record, known = own.read_record(directory)
     if known is not None and sync_interval not in (None, known):
-        raise UserError(
-            f"{directory} was run with S={known}, but --sync-interval says {sync_interval}; leave it out."
-        )
+        raise UserError(f"{directory} was run with S={known}, but --sync-interval says {sync_interval}; leave it out.")
     interval = known or sync_interval
     frame = record.snapshots.dropna(subset=["M"])
     if frame.empty:
@@ -109,9 +101,7 @@ def build_own(directory: Path, sync_interval: int | None) -> dict[str, Any]:
         "series": series,
         "snapshots": means,
         "sync_interval": interval,
-        "sync_interval_source": "log"
-        if known is not None
-        else ("given" if interval else "unknown"),
+        "sync_interval_source": "log" if known is not None else ("given" if interval else "unknown"),
         "rows": len(steps) + len(frame),
         "keys": {"step": "t", "reward": "reward_mean", **{role: role for role in metrics}},
         "exactness": "Rewards are means over whole rollout batches; the onset is known to one synchronisation interval.",
@@ -133,7 +123,9 @@ def exactness(series: Series, means: SnapshotMeans, interval: int | None, fully_
             f"that is {interval - 1} from snapshot v-1 and one from the snapshot before, and the last update is never logged. "
         )
     if means.how == "exact":
-        return f"{shift}Every record lies within one synchronisation cycle, so the onset is known to {interval} updates."
+        return (
+            f"{shift}Every record lies within one synchronisation cycle, so the onset is known to {interval} updates."
+        )
     if means.how == "unmixed":
         return (
             f"{shift}The mixture was solved for the snapshots, which is exact if the reward is constant within a cycle; the onset is "
@@ -157,9 +149,7 @@ def _choose_keys(
     ):
         if asked is not None:
             if not table.count(asked):
-                raise UserError(
-                    f"{where} has no numbers under {name} {asked!r}; it has: {_listed(table)}."
-                )
+                raise UserError(f"{where} has no numbers under {name} {asked!r}; it has: {_listed(table)}.")
             keys[role] = asked
     for role in ("reward", "step", "learner_step", "version", "stale", *_METRICS):
         if role not in keys and (found := choose(counts, role)):
@@ -172,9 +162,7 @@ def _choose_keys(
         keys.pop("learner_step", None)
     others = rivals(counts, "reward", keys["reward"]) if reward_key is None else []
     if others:
-        notes.append(
-            f"the reward is {keys['reward']!r}; {', '.join(map(repr, others[:3]))} would do as well"
-        )
+        notes.append(f"the reward is {keys['reward']!r}; {', '.join(map(repr, others[:3]))} would do as well")
     return keys
 
 
@@ -210,17 +198,11 @@ def _learner_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray) -
     learner = table.dense(keys["learner_step"])
     rows, _ = table.column(keys["reward"])
     known = np.isfinite(learner) & np.isfinite(step)
-    if not np.all(
-        np.isfinite(learner[rows])
-    ):  # one metric a row: the number stands in another row of the same step
+    if not np.all(np.isfinite(learner[rows])):  # one metric a row: the number stands in another row of the same step
         order = np.argsort(step[known], kind="stable")
         steps, values = step[known][order], learner[known][order]
         place = np.searchsorted(steps, step, side="right") - 1
-        found = (
-            (place >= 0) & (steps[np.maximum(place, 0)] == step)
-            if steps.size
-            else np.zeros(step.shape, bool)
-        )
+        found = (place >= 0) & (steps[np.maximum(place, 0)] == step) if steps.size else np.zeros(step.shape, bool)
         learner = np.where(found, values[np.maximum(place, 0)] if steps.size else np.nan, np.nan)
     if np.all(np.isfinite(learner[rows]) | ~np.isfinite(step[rows])):
         return learner
@@ -229,14 +211,14 @@ def _learner_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray) -
 
 
 def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
-    """Steps of printed dictionaries: the bar's position, snapped to the logging interval; their ordinal where there was no bar."""
+    """Steps of printed dictionaries: the bar's position, snapped to the logging interval; their ordinal where there
+    was no bar.
+    """
     ordinal, bar = table.dense(ORDINAL), table.dense(BAR_STEP)
     rows = np.flatnonzero(np.isfinite(ordinal))
     known = rows[np.isfinite(bar[rows])]
     if not known.size:
-        notes.append(
-            "records have no step and there is no progress bar: each is taken for one update"
-        )
+        notes.append("records have no step and there is no progress bar: each is taken for one update")
         return ordinal
     notes.append(f"{rows.size} records without a step of their own were dated by the progress bar")
     if known.size == 1:
@@ -245,9 +227,7 @@ def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
     snapped = np.rint(bar / stride) * stride
     if stride > 1 and np.nanmax(np.abs(snapped - bar)) < stride / 2 and np.nanmin(snapped) > 0:
         bar = snapped
-    for row in rows[
-        ~np.isfinite(bar[rows])
-    ]:  # the last dictionary of a log that ends before the bar is redrawn
+    for row in rows[~np.isfinite(bar[rows])]:  # the last dictionary of a log that ends before the bar is redrawn
         before = known[known < row]
         if before.size:
             bar[row] = bar[before[-1]] + stride * (ordinal[row] - ordinal[before[-1]])
@@ -262,7 +242,9 @@ def _sync_interval(
     given: int | None,
     notes: list[str],
 ) -> tuple[int | None, str]:
-    """S and where it is from. A fully-async log shows it as the distance of training/global_step between synchronisations."""
+    """S and where it is from. A fully-async log shows it as the distance of training/global_step between
+    synchronisations.
+    """
     shown = None
     if fully_async and "learner_step" in keys and step.size > 2:
         distances, counts = np.unique(np.diff(step), return_counts=True)

@@ -1,6 +1,8 @@
-"""CSV logs: W&B chart exports ("run - metric" columns with __MIN and __MAX twins), whole-history exports, other trainers' tables.
+"""CSV logs: W&B chart exports ("run - metric" columns with __MIN and __MAX twins), whole-history exports, other
+trainers' tables.
 
-The separator is the comma, semicolon or tab that splits the header most often. A long table (step, metric, value) is read too.
+The separator is the comma, semicolon or tab that splits the header most often. A long table (step, metric, value) is
+read too.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def separator(header: str) -> str:
 
 
 def looks_like_csv(lines: list[str]) -> bool:
-    """Whether the first lines are a table: a header of names and rows with as many cells, at least one of them a number."""
+    """Whether the first lines are a table: a header of names and rows with as many cells, at least one of them a
+    number.
+    """
     rows = [line for line in lines if line.strip() and not line.startswith("#")][:6]
     if len(rows) < 2 or rows[0].lstrip().startswith(("{", "[")):
         return False
@@ -37,8 +41,7 @@ def looks_like_csv(lines: list[str]) -> bool:
     if len(header) < 2 or any(parse_number(name) is not None for name in header if name):
         return False
     return all(
-        len(row) == len(header) and any(parse_number(cell) is not None for cell in row if cell)
-        for row in cells[1:-1]
+        len(row) == len(header) and any(parse_number(cell) is not None for cell in row if cell) for row in cells[1:-1]
     ) and any(parse_number(cell) is not None for cell in cells[1] if cell)
 
 
@@ -95,9 +98,7 @@ class CsvTable:
         split = [_split_run(name) for name in header]
         chosen = self._choose_run(split)
         self._names = [
-            None
-            if not metric or metric.endswith(_TWINS) or (chosen and run not in ("", chosen))
-            else metric
+            None if not metric or metric.endswith(_TWINS) or (chosen and run not in ("", chosen)) else metric
             for run, metric in split
         ]
         lower = [name.lower() for name in header]
@@ -112,13 +113,9 @@ class CsvTable:
         if asked:
             return asked[0]
         if len(runs) > 1:
-            metric = next(
-                metric for run, metric in split if run == runs[0] and _role_of_reward(metric)
-            )
+            metric = next(metric for run, metric in split if run == runs[0] and _role_of_reward(metric))
             listed = ", ".join(repr(f"{run} - {metric}") for run in runs[:5])
-            raise UserError(
-                f"{self._path} holds {len(runs)} runs; choose one with --reward-key: {listed}."
-            )
+            raise UserError(f"{self._path} holds {len(runs)} runs; choose one with --reward-key: {listed}.")
         return ""
 
 

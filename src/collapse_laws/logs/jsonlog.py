@@ -1,7 +1,7 @@
 """JSON logs: lines of objects (verl's file logger and other trainers) and whole files (TRL's trainer_state.json).
 
-verl's file logger writes `{"step": 3, "data": {...}}`, several lines for one step. Others nest metrics in objects, or write one metric a
-line as {"name": ..., "value": ...}. A damaged line is counted and left out.
+verl's file logger writes `{"step": 3, "data": {...}}`, several lines for one step. Others nest metrics in objects, or
+write one metric a line as {"name": ..., "value": ...}. A damaged line is counted and left out.
 """
 
 from __future__ import annotations
@@ -179,9 +179,7 @@ def load_document(path: Path, encoding: str) -> Any:
     try:
         return json.loads(read_text(path, encoding))
     except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"{path} is not complete JSON ({' '.join(str(error).split())[:120]})."
-        ) from None
+        raise UserError(f"{path} is not complete JSON ({' '.join(str(error).split())[:120]}).") from None
 
 
 def read_document(document: Any, path: Path, table: MetricTable) -> list[str]:

@@ -1,7 +1,7 @@
 """What the metrics of known trainers are called, and which of them is the reward or the step of a log.
 
-Names are compared in lower case, a leading "train/" and the like removed. The first pattern of a role that a log holds wins. The list
-is [declared], from the documentation and the logs of the trainers named beside it.
+Names are compared in lower case, a leading "train/" and the like removed. The first pattern of a role that a log holds
+wins. The list is [declared], from the documentation and the logs of the trainers named beside it.
 """
 
 from __future__ import annotations
@@ -42,15 +42,11 @@ _STEPS = (
     r"t",  # our run records
 )
 ROLES: dict[str, tuple[str, ...]] = {
-    "learner_step": (
-        r"training/global_step",
-    ),  # verl fully-async: `step` counts synchronisations there
+    "learner_step": (r"training/global_step",),  # verl fully-async: `step` counts synchronisations there
     "step": _STEPS,
     "reward": _REWARDS,
     "lr": (r"actor/lr|learning_rate|lr|optim/lr|policy/lr|optimizer/lr|actor_lr|lr-adamw",),
-    "entropy": (
-        r"actor/entropy(?:_loss)?|entropy(?:/mean)?|policy/entropy(?:_avg)?|mean_entropy|entropy_mean",
-    ),
+    "entropy": (r"actor/entropy(?:_loss)?|entropy(?:/mean)?|policy/entropy(?:_avg)?|mean_entropy|entropy_mean",),
     "clip_fraction": (
         r"actor/pg_clipfrac",
         r"clip_ratio/region_mean",
@@ -90,9 +86,7 @@ _COMPILED = [
     for priority, pattern in enumerate(patterns)
 ]
 _TRAIN = re.compile(r"^(?:train|training|metrics|train_metrics|trainer|log|logs|data)[/.](?=.)")
-_HELD_OUT = re.compile(
-    r"(?:^|[/_.\-])(?:eval|evaluation|val|valid|validation|test|val-core|val-aux)(?:[/_.\-]|$)"
-)
+_HELD_OUT = re.compile(r"(?:^|[/_.\-])(?:eval|evaluation|val|valid|validation|test|val-core|val-aux)(?:[/_.\-]|$)")
 _NOT_A_MEAN = re.compile(
     r"(?:^|[/_.\-])(?:std|max|min|var|median|sum|count|time|weight|coef|zero|margins?|p\d+|hist)(?:[/_.\-]|$)"
 )
@@ -131,13 +125,10 @@ def _matches_any(name: str) -> bool:
 def choose(keys: list[tuple[str, int]], role: str) -> str | None:
     """The key that plays a role: best priority first, then the most values, then the shortest name.
 
-    `keys` are (key, number of values). A better name with hardly any values (below a tenth of the fullest) does not count.
+    `keys` are (key, number of values). A better name with hardly any values (below a tenth of the fullest) does not
+    count.
     """
-    ranked = [
-        (found[1], -count, len(key), key)
-        for key, count in keys
-        if (found := role_of(key)) and found[0] == role
-    ]
+    ranked = [(found[1], -count, len(key), key) for key, count in keys if (found := role_of(key)) and found[0] == role]
     if not ranked:
         return None
     fullest = max(-count for _, count, _, _ in ranked)
@@ -148,8 +139,4 @@ def rivals(keys: list[tuple[str, int]], role: str, chosen: str) -> list[str]:
     """Other keys of the same role and priority with at least half as many values: the choice was not forced."""
     by_key = dict(keys)
     mine = role_of(chosen)
-    return [
-        key
-        for key, count in keys
-        if key != chosen and role_of(key) == mine and 2 * count >= by_key.get(chosen, 0)
-    ]
+    return [key for key, count in keys if key != chosen and role_of(key) == mine and 2 * count >= by_key.get(chosen, 0)]

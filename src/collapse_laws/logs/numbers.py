@@ -8,9 +8,7 @@ from typing import Any
 
 PLAIN = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|NAN|inf|Infinity|Inf)\b"
 # np.float64(0.5), numpy.float32(0.5), tensor(0.5, device='cuda:0'), array(0.5, dtype=float32)
-WRAPPED = (
-    rf"(?:(?:np|numpy|torch|jnp|jax)\.)?(?:float|int|bfloat|uint)\d*\(\s*|tensor\(\s*|array\(\s*"
-)
+WRAPPED = r"(?:(?:np|numpy|torch|jnp|jax)\.)?(?:float|int|bfloat|uint)\d*\(\s*|tensor\(\s*|array\(\s*"
 _WRAPPED_NUMBER = re.compile(rf"(?:{WRAPPED})\[?\s*({PLAIN})")
 
 

@@ -1,8 +1,9 @@
 """Read any known log: recognise its kind by content, choose its keys, make a run record of it, and say what was read.
 
-Kinds: our run records, verl's file and console logs (synchronous and fully-async), TRL's trainer_state.json and printed dictionaries,
-JSON lines and documents, CSV (W&B exports among them), TensorBoard events, plain `key=value` text. W&B's offline .wandb files are recognised and
-declined: since W&B moved its writer out of Python no maintained reader of them is left.
+Kinds: our run records, verl's file and console logs (synchronous and fully-async), TRL's trainer_state.json and printed
+dictionaries, JSON lines and documents, CSV (W&B exports among them), TensorBoard events, plain `key=value` text. W&B's
+offline .wandb files are recognised and declined: since W&B moved its writer out of Python no maintained reader of them
+is left.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from pathlib import Path
 
 from collapse_laws.errors import UserError
 from collapse_laws.logs import own
+from collapse_laws.logs.build import build
 from collapse_laws.logs.csvlog import looks_like_csv, metric_name, read_csv
 from collapse_laws.logs.jsonlog import load_document, read_document, read_json_lines
-from collapse_laws.logs.build import build
 from collapse_laws.logs.series import Series
 from collapse_laws.logs.snapshots import SnapshotMeans
 from collapse_laws.logs.sources import iter_lines, read_head, text_encoding
@@ -44,7 +45,8 @@ _WANDB_MAGIC = b":W&B"
 class ReadLog:
     """A log as read. `record` follows the schema of our run records, with NaN where the log is silent.
 
-    Without S (`sync_interval` None) the record's snapshots are the logged records themselves, as if S were their distance.
+    Without S (`sync_interval` None) the record's snapshots are the logged records themselves, as if S were their
+    distance.
     """
 
     path: Path
@@ -78,16 +80,15 @@ def read_log(
 ) -> ReadLog:
     """Read a log of any known kind.
 
-    `sync_interval` is S as the user gives it; where the log itself shows S (fully-async verl, our records) it may be left out.
-    Raises UserError, one sentence, for a file that is missing, empty, binary, of no known kind, without rewards, or of two runs.
+    `sync_interval` is S as the user gives it; where the log itself shows S (fully-async verl, our records) it may be
+    left out. Raises UserError, one sentence, for a file that is missing, empty, binary, of no known kind, without
+    rewards, or of two runs.
     """
     path = Path(path)
     if format is not None and format not in FORMATS:
         raise UserError(f"--format {format!r} is not known; allowed: {', '.join(FORMATS)}.")
     if sync_interval is not None and sync_interval < 1:
-        raise UserError(
-            f"--sync-interval {sync_interval} is not allowed; allowed: a whole number from 1."
-        )
+        raise UserError(f"--sync-interval {sync_interval} is not allowed; allowed: a whole number from 1.")
     table = MetricTable(key for key in (reward_key, step_key) for key in _spellings(key))
     notes: list[str] = []
     if path.is_dir():
@@ -99,11 +100,7 @@ def read_log(
             return _finish(path, found, table, notes, reward_key, step_key, sync_interval)
         path, format = files[0], found
     head = read_head(path)
-    directory = (
-        own.record_of_file(path, head)
-        if format in (None, "run_record") and not reward_key
-        else None
-    )
+    directory = own.record_of_file(path, head) if format in (None, "run_record") and not reward_key else None
     if directory is not None:
         return build_record(directory, sync_interval)
     kind = format or detect(path, head)
@@ -112,9 +109,7 @@ def read_log(
     elif kind in ("json", "trl_trainer_state"):
         notes += read_document(load_document(path, text_encoding(path, head)), path, table)
     else:
-        kind, reward_key = _read_lines(
-            path, head, kind, table, notes, reward_key, format is not None
-        )
+        kind, reward_key = _read_lines(path, head, kind, table, notes, reward_key, format is not None)
     return _finish(path, kind, table, notes, reward_key, step_key, sync_interval)
 
 
@@ -162,7 +157,9 @@ def _is_object(line: str) -> bool:
 
 
 def _is_document(text: str) -> bool:
-    """Whether a text that begins with a bracket is one JSON value, not lines of them; a long text's end is not at hand."""
+    """Whether a text that begins with a bracket is one JSON value, not lines of them; a long text's end is not at
+    hand.
+    """
     first, _, rest = text.lstrip().partition("\n")
     if _is_object(first) and rest.strip():
         return False
@@ -217,7 +214,9 @@ def _finish(
 
 
 def _look_into(directory: Path, format: str | None) -> tuple[str, list[Path]]:
-    """What a directory holds: our record, TensorBoard events, or TRL's trainer_state.json; UserError for anything else."""
+    """What a directory holds: our record, TensorBoard events, or TRL's trainer_state.json; UserError for anything
+    else.
+    """
     if own.is_record_directory(directory):
         return "run_record", []
     states = sorted(directory.glob("trainer_state.json")) or sorted(

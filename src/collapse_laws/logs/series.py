@@ -1,9 +1,10 @@
 """From rows to a series: which learner updates each logged reward covers, once resumes and repeats are resolved.
 
-Trainers count updates from 1; a log whose first reward stands at step 0 counts from 0. A record that stands every L updates is taken
-as the mean over the L updates it closes (TRL and verl average so [stated in their code]; for others [declared]). verl's fully-async
-trainer writes the record of a synchronisation before it has added the current update, so record v holds the updates (v-1)S to vS-1, counted from
-1: the numbers it logs as training/global_step say so themselves.
+Trainers count updates from 1; a log whose first reward stands at step 0 counts from 0. A record that stands every L
+updates is taken as the mean over the L updates it closes (TRL and verl average so [stated in their code]; for others
+[declared]). verl's fully-async trainer writes the record of a synchronisation before it has added the current update,
+so record v holds the updates (v-1)S to vS-1, counted from 1: the numbers it logs as training/global_step say so
+themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _MOST_RESUMES = 200
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Records in order. `first` and `last` are the learner updates (from 0) that a record's means cover, both included."""
+    """Records in order. `first` and `last` are the learner updates (from 0) that a record's means cover, both
+    included.
+    """
 
     first: np.ndarray  # [records] int
     last: np.ndarray  # [records] int
@@ -36,13 +39,12 @@ class Series:
         return int(self.last[-1]) + 1 if self.last.size else 0
 
 
-def resolve_repeats(
-    step: np.ndarray, reward: np.ndarray, where: str
-) -> tuple[np.ndarray, int, list[str]]:
+def resolve_repeats(step: np.ndarray, reward: np.ndarray, where: str) -> tuple[np.ndarray, int, list[str]]:
     """Row numbers to keep, sorted by step with one row a step, the later of repeated rows; rows dropped; notes.
 
-    A step that goes back to one already seen is a resume: everything from there on in the earlier part is void. UserError where a
-    second run begins: the first step comes again with other rewards, or after the earlier part had been as long.
+    A step that goes back to one already seen is a resume: everything from there on in the earlier part is void.
+    UserError where a second run begins: the first step comes again with other rewards, or after the earlier part had
+    been as long.
     """
     keep = np.ones(step.size, dtype=bool)
     notes: list[str] = []
@@ -84,9 +86,7 @@ def _refuse_second_run(step: np.ndarray, reward: np.ndarray, row: int, where: st
         )
 
 
-def spans(
-    step: np.ndarray, fully_async: bool, averaged: bool
-) -> tuple[np.ndarray, np.ndarray, int, bool]:
+def spans(step: np.ndarray, fully_async: bool, averaged: bool) -> tuple[np.ndarray, np.ndarray, int, bool]:
     """(first, last, stride, zero_based) of the updates each record covers, from sorted distinct steps.
 
     `averaged` says that the trainer is known to average over the updates since its previous record.
@@ -96,14 +96,8 @@ def spans(
     closes = stride > 1 and not (fully_async or averaged)
     if closes and step[0] == stride - 1 and np.all((step + 1) % stride == 0):
         zero_based = True  # steps S-1, 2S-1, ...: counted from 0, each the last of its group
-    elif (
-        closes
-        and np.all(step % stride == step[0] % stride)
-        and step[0] % stride in ((0,) if step[0] == 0 else (1,))
-    ):
-        last = (
-            step if zero_based else step - 1
-        )  # 0, L, 2L or 1, L+1, ...: single updates, not groups
+    elif closes and np.all(step % stride == step[0] % stride) and step[0] % stride in ((0,) if step[0] == 0 else (1,)):
+        last = step if zero_based else step - 1  # 0, L, 2L or 1, L+1, ...: single updates, not groups
         return last, last, stride, zero_based
     last = step if zero_based else step - 1
     before = np.concatenate([[last[0] - stride], last[:-1]])

@@ -1,9 +1,10 @@
 """Mean reward of each rollout batch from records that may straddle two of them.
 
-Updates S*M to S*M+S-1 learn from rollouts of snapshot M, so a record inside one cycle is an observation of that snapshot, and one across a
-synchronisation is a mixture with known weights. Where every snapshot has a record in which it outweighs the others (at least two thirds), the
-mixtures are solved by least squares [derived, exact if the reward is constant within a cycle]; otherwise each snapshot gets the
-mean of the records, weighted by the updates they share with it.
+Updates S*M to S*M+S-1 learn from rollouts of snapshot M, so a record inside one cycle is an observation of that
+snapshot, and one across a synchronisation is a mixture with known weights. Where every snapshot has a record in which
+it outweighs the others (at least two thirds), the mixtures are solved by least squares [derived, exact if the reward is
+constant within a cycle]; otherwise each snapshot gets the mean of the records, weighted by the updates they share with
+it.
 """
 
 from __future__ import annotations
@@ -23,17 +24,14 @@ class SnapshotMeans:
 
     index: np.ndarray  # [snapshots] M
     reward: np.ndarray  # [snapshots]
-    se: (
-        np.ndarray
-    )  # [snapshots] from the scatter of the records within a cycle, NaN where it cannot be told
+    se: np.ndarray  # [snapshots] from the scatter of the records within a cycle, NaN where it cannot be told
     records: np.ndarray  # [snapshots] records that show this snapshot
     how: str  # exact | unmixed | blurred
 
 
-def snapshot_means(
-    first: np.ndarray, last: np.ndarray, value: np.ndarray, sync_interval: int
-) -> SnapshotMeans:
-    """Means per snapshot from records over the updates first..last (from 0, included). Records without a value are left out.
+def snapshot_means(first: np.ndarray, last: np.ndarray, value: np.ndarray, sync_interval: int) -> SnapshotMeans:
+    """Means per snapshot from records over the updates first..last (from 0, included). Records without a value are left
+    out.
 
     A snapshot all of whose records are NaN stays in the result as NaN.
     """
@@ -54,9 +52,7 @@ def snapshot_means(
     return _grouped(main, share, value, "blurred", sync_interval)
 
 
-def _grouped(
-    index: np.ndarray, weight: np.ndarray, value: np.ndarray, how: str, sync_interval: int
-) -> SnapshotMeans:
+def _grouped(index: np.ndarray, weight: np.ndarray, value: np.ndarray, how: str, sync_interval: int) -> SnapshotMeans:
     snapshots, place = np.unique(index, return_inverse=True)
     known = np.isfinite(value)
     weight = np.where(known, weight, 0.0)
@@ -65,16 +61,14 @@ def _grouped(
     count = np.bincount(place, known, snapshots.size)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.bincount(place, weight * filled, snapshots.size) / total
-        scatter = np.bincount(place, known * (filled - mean[place]) ** 2, snapshots.size) / (
-            count - 1
-        )
-        return SnapshotMeans(
-            snapshots, mean, _standard_error(scatter, count, mean), count.astype(int), how
-        )
+        scatter = np.bincount(place, known * (filled - mean[place]) ** 2, snapshots.size) / (count - 1)
+        return SnapshotMeans(snapshots, mean, _standard_error(scatter, count, mean), count.astype(int), how)
 
 
 def _standard_error(scatter: np.ndarray, count: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """One scatter for the whole run, the median over its snapshots, so that a drop inside a cycle does not hide itself."""
+    """One scatter for the whole run, the median over its snapshots, so that a drop inside a cycle does not hide
+    itself.
+    """
     several = count >= 2
     if np.count_nonzero(several) < 3:
         return _from_neighbours(mean)
@@ -107,9 +101,7 @@ def _unmixed(
     early, late = early / total, late / total
     a, b = np.where(has_low, a, 0), np.where(has_high, b, 0)
     diagonal = np.bincount(a, early**2, index.size) + np.bincount(b, late**2, index.size)
-    off = np.bincount(
-        b, early * late, index.size
-    )  # couples b-1 and b: straddled snapshots are neighbours
+    off = np.bincount(b, early * late, index.size)  # couples b-1 and b: straddled snapshots are neighbours
     right = np.bincount(a, early * value, index.size) + np.bincount(b, late * value, index.size)
     reward = solveh_banded(np.stack([off, diagonal]), right) if index.size > 1 else right / diagonal
     if value.min() >= 0:

@@ -1,7 +1,7 @@
 """Where a log's bytes come from: plain or gzip files, their encoding, their lines; and what to say of junk.
 
-A line ends at a newline or at a carriage return, since progress bars overwrite themselves with the latter. Terminal colours are
-removed here, with or without the escape byte, which copying from a terminal loses.
+A line ends at a newline or at a carriage return, since progress bars overwrite themselves with the latter. Terminal
+colours are removed here, with or without the escape byte, which copying from a terminal loses.
 """
 
 from __future__ import annotations

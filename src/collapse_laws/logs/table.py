@@ -73,7 +73,9 @@ class MetricTable:
             self.put(key, value)
 
     def take(self) -> dict[str, float]:
-        """The numbers put since the last `take`, the later of one key; they are forgotten here, so that a follower stays small."""
+        """The numbers put since the last `take`, the later of one key; they are forgotten here, so that a follower
+        stays small.
+        """
         taken = {}
         for key, column in self._columns.items():
             if column is not None and column[0]:

@@ -29,9 +29,7 @@ def read_events(files: list[Path], table: MetricTable) -> list[str]:
     UserError where TensorBoard is not installed, or where the files lie in several directories that each hold a reward.
     """
     try:
-        with (
-            warnings.catch_warnings()
-        ):  # its protobuf and distutils warnings are none of the user's business
+        with warnings.catch_warnings():  # its protobuf and distutils warnings are none of the user's business
             warnings.simplefilter("ignore")
             from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
             from tensorboard.util import tensor_util
@@ -49,17 +47,11 @@ def read_events(files: list[Path], table: MetricTable) -> list[str]:
                     number = _scalar(value, tensor_util)
                     if number is not None:
                         steps.setdefault(event.step, {})[value.tag] = number
-        holds = any(
-            (found := role_of(tag)) and found[0] == "reward"
-            for row in steps.values()
-            for tag in row
-        )
+        holds = any((found := role_of(tag)) and found[0] == "reward" for row in steps.values() for tag in row)
         per_directory[path.parent] = per_directory.get(path.parent, False) or holds
         if sum(per_directory.values()) > 1:
             listed = ", ".join(str(directory) for directory, has in per_directory.items() if has)
-            raise UserError(
-                f"event files of several runs were found; name one directory: {listed}."
-            )
+            raise UserError(f"event files of several runs were found; name one directory: {listed}.")
         for step, row in steps.items():
             table.add({"step": float(step), **row})
     return [f"{len(files)} event files, read in the order of their times"] if len(files) > 1 else []

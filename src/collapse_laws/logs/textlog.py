@@ -1,8 +1,9 @@
-"""Text logs: verl's console (with Ray's prefixes), TRL's printed dictionaries, `key=value` lines, progress bars between them.
+"""Text logs: verl's console (with Ray's prefixes), TRL's printed dictionaries, `key=value` lines, progress bars between
+them.
 
-A line with a step opens a row; a line of metrics without one belongs to the row that is open, so that one metric a line reads like one
-line a step. Printed dictionaries have no step (the trainer's callback leaves it out): theirs is the position of the progress
-bar, which is printed before the dictionary, redrawn after it, or both.
+A line with a step opens a row; a line of metrics without one belongs to the row that is open, so that one metric a line
+reads like one line a step. Printed dictionaries have no step (the trainer's callback leaves it out): theirs is the
+position of the progress bar, which is printed before the dictionary, redrawn after it, or both.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ class TextLines:
             self._step = step
 
     def _read_verl(self, line: str, at: int) -> None:
-        """`step:7 - key:number - key:number`; a line cut by a kill is joined to the next record, its last number unsure."""
+        """`step:7 - key:number - key:number`; a line cut by a kill is joined to the next record, its last number
+        unsure.
+        """
         while at >= 0:
             following = _find_step(line, at + 5)
             parts = line[at : following if following > 0 else len(line)].split(" - ")
@@ -185,9 +188,7 @@ class TextLines:
         shown = None
         for found in _BAR.finditer(line):
             position, total = int(found.group(1)), int(found.group(2))
-            if position > total or _OTHER_BAR.search(
-                line[max(0, found.start() - 80) : found.start()]
-            ):
+            if position > total or _OTHER_BAR.search(line[max(0, found.start() - 80) : found.start()]):
                 continue
             if self._total is None:
                 self._total = total

@@ -47,6 +47,5 @@ def make_task(settings: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -
     except (TypeError, ValueError) as error:
         raise UserError(f"params.yaml, settings.task: {error}.") from None
     raise UserError(
-        f"params.yaml, settings.task.name: {name!r} is not a task; "
-        "allowed: chain_arithmetic, boxed_addition."
+        f"params.yaml, settings.task.name: {name!r} is not a task; allowed: chain_arithmetic, boxed_addition."
     )

@@ -53,31 +53,19 @@ class ChainArithmetic:
     `operators`.
     """
 
-    def __init__(
-        self, min_terms: int = 3, max_terms: int = 6, operators: str = "+-*", modulus: int = 10
-    ) -> None:
-        if (
-            not 2 <= min_terms <= max_terms
-            or not 2 <= modulus <= 10
-            or not set(operators) <= set("+-*")
-        ):
-            raise ValueError(
-                f"no chains of {min_terms} to {max_terms} terms, {operators!r}, modulo {modulus}"
-            )
+    def __init__(self, min_terms: int = 3, max_terms: int = 6, operators: str = "+-*", modulus: int = 10) -> None:
+        if not 2 <= min_terms <= max_terms or not 2 <= modulus <= 10 or not set(operators) <= set("+-*"):
+            raise ValueError(f"no chains of {min_terms} to {max_terms} terms, {operators!r}, modulo {modulus}")
         self.min_terms, self.max_terms, self.modulus = min_terms, max_terms, modulus
         self._operators = torch.tensor([VOCABULARY[symbol] for symbol in operators])
-        self.max_response_tokens = (
-            2 * (max_terms - 1) + 3 + 4
-        )  # four more than the longest right answer
+        self.max_response_tokens = 2 * (max_terms - 1) + 3 + 4  # four more than the longest right answer
 
     def problems(self, n: int, generator: torch.Generator) -> Problems:
         """Draw n problems."""
         K = self.max_terms
         terms = torch.randint(self.min_terms, K + 1, (n,), generator=generator)
         digits = torch.randint(0, self.modulus, (n, K), generator=generator)
-        operators = self._operators[
-            torch.randint(0, len(self._operators), (n, K), generator=generator)
-        ]
+        operators = self._operators[torch.randint(0, len(self._operators), (n, K), generator=generator)]
         column = torch.arange(2 * K)
         interleaved = torch.stack([digits, operators], dim=2).flatten(1)
         prompt = torch.where(column < 2 * terms[:, None] - 1, interleaved, PAD_ID)
@@ -106,9 +94,7 @@ class ChainArithmetic:
         K, rows = self.max_terms, torch.arange(n)
         wrong = torch.rand(n, K, generator=generator) < wrong_result_rate
         random_result = torch.randint(0, self.modulus, (n, K), generator=generator)
-        results = self._results(
-            problems.digits, problems.operators, torch.where(wrong, random_result, -1)
-        )
+        results = self._results(problems.digits, problems.operators, torch.where(wrong, random_result, -1))
         fault = torch.rand(n, generator=generator) / max(format_fault_rate, 1e-9)
         skipped = torch.randint(1, K, (n,), generator=generator)
         last = results[rows, problems.terms - 1]

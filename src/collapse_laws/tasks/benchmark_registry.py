@@ -1,7 +1,9 @@
-"""The registered benchmarks: where each comes from, what is wrong with it, and what is done about it.
+"""The registered benchmarks: where each comes from, what is wrong with it, and what is done about
+it.
 
-Section 2 of the paper names the sets [stated] but gives no Hub id, no revision and no row count for AMC 2024; those
-are [declared] here. Revisions are those that public code pins; where none is known, it is None.
+Section 2 of the paper names the sets [stated] but gives no Hub id, no revision and no row count for
+AMC 2024; those are [declared] here. Revisions are those that public code pins; where none is known,
+it is None.
 """
 
 from __future__ import annotations
@@ -24,9 +26,7 @@ class Benchmark:
     columns: dict[str, tuple[str, ...]]  # our name -> names in the copies; what the digests cover
     licence: str
     defects: tuple[str, ...] = ()  # what is wrong, and what is done about it
-    flagged: dict[int, str] = field(
-        default_factory=dict
-    )  # row -> why no right answer can score or exist
+    flagged: dict[int, str] = field(default_factory=dict)  # row -> why no right answer can score or exist
 
 
 _MATH_HUB = "DigitalLearningGmbH/MATH-lighteval"
@@ -109,7 +109,8 @@ BENCHMARKS: dict[str, Benchmark] = {
             columns={"problem": ("problem", "question"), "answer": ("answer",)},
             licence="MIT for the file; the problems are MIT OpenCourseWare's",
             defects=(
-                "58 golds are in e-notation (4.5e33), which neither checker takes for 4.5 \\times 10^{33}: accepted in either form",
+                "58 golds are in e-notation (4.5e33), which neither checker takes for 4.5 "
+                "\\times 10^{33}: accepted in either form",
                 "golds 38 and 49 are Python fractions (-1./3), gold 5 is np.arcsin(10/13): accepted as LaTeX too",
                 "gold 86 ends in a line break: stripped",
             ),
@@ -125,9 +126,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             rows=40,
             columns={"problem": ("problem", "question"), "answer": ("answer",)},
             licence="the Mathematical Association of America's copyright",
-            defects=(
-                "golds are floats (27.0), which no string checker takes for 27: read as integers",
-            ),
+            defects=("golds are floats (27.0), which no string checker takes for 27: read as integers",),
         ),
         Benchmark(
             name="amc24",
@@ -147,7 +146,8 @@ BENCHMARKS: dict[str, Benchmark] = {
             licence="none stated; the Mathematical Association of America's copyright",
             defects=(
                 "45 of the 50 problems of AMC 12A and 12B: those with figures are missing",
-                "three rows cannot be answered as written: scored as they are, flagged, and the score without them is given",
+                "three rows cannot be answered as written: scored as they are, flagged, and the "
+                "score without them is given",
                 "the gold of 12B-4 is the letter of a bin, D: kept",
             ),
             flagged={

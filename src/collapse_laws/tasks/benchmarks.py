@@ -1,7 +1,9 @@
-"""Benchmarks as problems: read from a folder or the Hub, checked row by row, golds brought into the forms accepted.
+"""Benchmarks as problems: read from a folder or the Hub, checked row by row, golds brought into the
+forms accepted.
 
-A set's row count and the digest of every row are compared with what `benchmark_rows.json` holds, whichever way it was
-read, and an error names the first row that differs. `benchmark_registry` says what each set is.
+A set's row count and the digest of every row are compared with what `benchmark_rows.json` holds,
+whichever way it was read, and an error names the first row that differs. `benchmark_registry` says
+what each set is.
 """
 
 from __future__ import annotations
@@ -19,9 +21,7 @@ from typing import Any
 from collapse_laws.errors import UserError
 from collapse_laws.tasks.benchmark_registry import BENCHMARKS, Benchmark
 
-ROW_DIGEST_DIGITS = (
-    6  # hex digits of a row's SHA-256: a changed row goes unnoticed with probability 2^-24
-)
+ROW_DIGEST_DIGITS = 6  # hex digits of a row's SHA-256: a changed row goes unnoticed with probability 2^-24
 ROW_DIGESTS = "benchmark_rows.json"
 
 
@@ -52,7 +52,8 @@ def benchmark(name: str) -> Benchmark:
 
 
 def load(name: str, folder: Path | str) -> list[Problem]:
-    """The problems of a set, from `folder` if its file lies there, else from the Hub; checked row by row.
+    """The problems of a set, from `folder` if its file lies there, else from the Hub; checked row
+    by row.
 
     Raises UserError where the set cannot be had, or where count or content differ.
     """
@@ -65,9 +66,7 @@ def load(name: str, folder: Path | str) -> list[Problem]:
     return [_problem(chosen, i, row) for i, row in enumerate(canonical)]
 
 
-def canonical_row(
-    chosen: Benchmark, row: Mapping[str, Any], source: str, index: int
-) -> dict[str, str]:
+def canonical_row(chosen: Benchmark, row: Mapping[str, Any], source: str, index: int) -> dict[str, str]:
     """The row under our column names, every value as text; UserError where a column is missing."""
     values = {}
     for ours, names in chosen.columns.items():
@@ -92,9 +91,7 @@ def content_sha256(name: str) -> str:
 def row_digests(canonical: Iterable[Mapping[str, str]]) -> str:
     """ROW_DIGEST_DIGITS hex digits a row, one after the other."""
     return "".join(
-        hashlib.sha256(json.dumps(list(row.values()), ensure_ascii=True).encode()).hexdigest()[
-            :ROW_DIGEST_DIGITS
-        ]
+        hashlib.sha256(json.dumps(list(row.values()), ensure_ascii=True).encode()).hexdigest()[:ROW_DIGEST_DIGITS]
         for row in canonical
     )
 
@@ -110,20 +107,18 @@ def _check(chosen: Benchmark, canonical: list[dict[str, str]], source: str) -> N
         raise UserError(f"{source} has {len(canonical)} rows; {chosen.title} has {chosen.rows}.")
     if found != known:
         step = ROW_DIGEST_DIGITS
-        differing = [
-            i for i in range(chosen.rows) if found[i * step :][:step] != known[i * step :][:step]
-        ]
+        differing = [i for i in range(chosen.rows) if found[i * step :][:step] != known[i * step :][:step]]
         first = canonical[differing[0]]
         raise UserError(
-            f"{source} differs from {chosen.title} in {len(differing)} of {chosen.rows} rows, first in row "
-            f"{differing[0]} ({first['problem'][:60]!r}); allowed: the content of revision {chosen.revision} of {chosen.hub}."
+            f"{source} differs from {chosen.title} in {len(differing)} of {chosen.rows} rows, "
+            f"first in row "
+            f"{differing[0]} ({first['problem'][:60]!r}); allowed: the content of revision "
+            f"{chosen.revision} of {chosen.hub}."
         )
 
 
 def _local_rows(chosen: Benchmark, folder: Path) -> tuple[list[dict[str, Any]] | None, str]:
-    paths = sorted(folder.glob(f"{chosen.file}.jsonl")) or sorted(
-        folder.glob(f"{chosen.file}.part*of*.jsonl")
-    )
+    paths = sorted(folder.glob(f"{chosen.file}.jsonl")) or sorted(folder.glob(f"{chosen.file}.part*of*.jsonl"))
     if paths:
         rows = []
         for path in paths:
@@ -147,13 +142,12 @@ def _hub_rows(chosen: Benchmark, folder: Path) -> list[dict[str, Any]]:
         import datasets
     except ImportError:
         raise UserError(
-            f"{chosen.title} is not in {folder}, and the package datasets, which reads it from the Hub, is not "
+            f"{chosen.title} is not in {folder}, and the package datasets, which reads it from "
+            f"the Hub, is not "
             f"installed; install the extra `verl`, or {advice}."
         ) from None
     try:
-        rows = datasets.load_dataset(
-            chosen.hub, chosen.config, split=chosen.split, revision=chosen.revision
-        )
+        rows = datasets.load_dataset(chosen.hub, chosen.config, split=chosen.split, revision=chosen.revision)
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
@@ -177,15 +171,17 @@ def _problem(chosen: Benchmark, index: int, row: Mapping[str, str]) -> Problem:
 
 
 def solution_gold(solution: str) -> str:
-    """The content of the last box of a solution, read by verl's functions, as its data preparation does."""
-    from collapse_laws.tasks.checkers import verl_math_reward
+    """The content of the last box of a solution, read by verl's functions, as its data preparation
+    does.
+    """
+    from collapse_laws.tasks.verl_checker import verl_math_reward
 
     checker = verl_math_reward()
     return checker.remove_boxed(checker.last_boxed_only_string(solution))
 
 
 def gold_forms(gold: str) -> tuple[tuple[str, ...], tuple[str, int] | None]:
-    """The accepted forms of a Minerva gold, and its (mantissa, exponent) where it is in e-notation."""
+    """The accepted forms of a Minerva gold, and (mantissa, exponent) of one in e-notation."""
     gold = gold.strip()
     if match := _SCIENTIFIC.fullmatch(gold):
         mantissa, exponent = match[1], int(match[2])

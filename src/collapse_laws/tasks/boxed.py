@@ -34,9 +34,7 @@ class Sums:
 class BoxedAddition:
     """Sums of two numbers below `limit`."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, limit: int = 10, max_response_tokens: int = 8
-    ) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, limit: int = 10, max_response_tokens: int = 8) -> None:
         if not 2 <= limit <= 100 or max_response_tokens < 1:
             raise ValueError(f"no sums below {limit} in {max_response_tokens} tokens")
         self._tokenizer, self._limit = tokenizer, limit
@@ -48,9 +46,7 @@ class BoxedAddition:
         terms = torch.randint(0, self._limit, (n, 2), generator=generator).tolist()
         texts = [self._shots + _shot(a, b, "") for a, b in terms]
         ids = [torch.tensor(row) for row in self._tokenizer(texts).input_ids]
-        prompt = torch.nn.utils.rnn.pad_sequence(
-            ids, batch_first=True, padding_value=self._tokenizer.pad_token_id
-        )
+        prompt = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=self._tokenizer.pad_token_id)
         lengths = torch.tensor([len(row) for row in ids])
         return Sums(prompt, lengths, [str(a + b) for a, b in terms])
 

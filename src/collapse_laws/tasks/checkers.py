@@ -1,26 +1,23 @@
 """Checkers: what makes an answer right.
 
-The score is the paper's rule-based checker (section 2, [stated] without a name). Taken as `math_reward.compute_score` of
-verl [declared], which verl itself uses for MATH: the last `\\boxed{}`, normalised as a string, equal to the gold. It is
-used through verl's own file, not rewritten. math-verify gives a second, labelled score, since `math_reward` rejects right
-answers in other forms (0.75 for 3/4). verl has no checker for Minerva and AMC; the same two are used there on
+The score is the paper's rule-based checker (section 2, [stated] without a name). Taken as
+`math_reward.compute_score` of verl [declared], which verl itself uses for MATH: the last
+`\\boxed{}`, normalised as a string, equal to the gold. It is used through verl's own file, not
+rewritten. math-verify gives a second, labelled score, since `math_reward` rejects right answers in
+other forms (0.75 for 3/4). verl has no checker for Minerva and AMC; the same two are used there on
 golds in the forms that `benchmarks` makes of them [declared].
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.util
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 
-from collapse_laws.errors import UserError
 from collapse_laws.tasks.benchmarks import Problem
 from collapse_laws.tasks.verify_pool import VerifyItem, VerifyPool
+from collapse_laws.tasks.verl_checker import verl_math_reward
 
 MATH_REWARD, MATH_VERIFY = "math_reward", "math_verify"
 
@@ -29,35 +26,16 @@ MATH_REWARD, MATH_VERIFY = "math_reward", "math_verify"
 class Verdict:
     """What the checkers say about one response."""
 
-    extracted: (
-        str | None
-    )  # what the score compared with the gold; None where the response has no box
+    extracted: str | None  # what the score compared with the gold; None where the response has no box
     math_reward: float  # 0 or 1
     math_verify: float | None  # 0 or 1; None where it was not asked for
     math_verify_status: str | None  # one of verify_pool.STATUSES
 
 
-@functools.cache
-def verl_math_reward() -> ModuleType:
-    """verl's module `utils.reward_score.math_reward`, without importing the package.
-
-    `import verl` takes seconds and brings Ray and PyTorch; the module itself imports nothing. UserError without verl.
-    """
-    spec = importlib.util.find_spec("verl")
-    path = Path(next(iter(spec.submodule_search_locations))) if spec else Path()
-    path = path / "utils" / "reward_score" / "math_reward.py"
-    if spec is None or not path.is_file():
-        raise UserError(
-            "scoring mathematics needs verl's checker math_reward, and verl is not installed; install the extra `verl`."
-        )
-    module_spec = importlib.util.spec_from_file_location("collapse_laws_verl_math_reward", path)
-    module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
-    return module
-
-
 def extract_answer(text: str) -> str | None:
-    """The content of the last box as verl's checker reads it; None where there is none, or it does not close."""
+    """The content of the last box as verl's checker reads it; None where there is none, or it does
+    not close.
+    """
     checker = verl_math_reward()
     box = checker.last_boxed_only_string(text)
     # remove_boxed asserts one of these two beginnings; \fbox has neither and verl scores it 0
@@ -73,15 +51,14 @@ def math_reward(text: str, golds: Sequence[str | None]) -> float:
         return max(float(checker.compute_score(text, gold)) for gold in golds)
 
 
-def check(
-    problems: Sequence[Problem], texts: Sequence[str], pool: VerifyPool | None = None
-) -> list[Verdict]:
-    """The verdict on each response; `texts[i]` answers `problems[i]`. Without a pool the second score is None."""
+def check(problems: Sequence[Problem], texts: Sequence[str], pool: VerifyPool | None = None) -> list[Verdict]:
+    """The verdict on each response; `texts[i]` answers `problems[i]`. Without a pool the second
+    score is None.
+    """
     second = [(None, None)] * len(texts)
     if pool is not None:
         items = [
-            VerifyItem(text, problem.golds, problem.scientific)
-            for problem, text in zip(problems, texts, strict=True)
+            VerifyItem(text, problem.golds, problem.scientific) for problem, text in zip(problems, texts, strict=True)
         ]
         second = [(result.score, result.status) for result in pool.grade(items)]
     return [

@@ -1,9 +1,10 @@
 """A pool of math-verify processes that no answer can hang or kill.
 
-math-verify computes with what a model wrote, and a model may write a tower of powers. Each worker is a process of its own
-(`verify_worker.py`); an item that uses more than its CPU seconds is ended by the kernel and gets the status `timeout`, and a
-worker that does not answer within a wall time is killed from here. One item is in flight per worker, so nothing but the
-item at fault is lost. The pool works from any thread, and verdicts do not depend on the load of the machine.
+math-verify computes with what a model wrote, and a model may write a tower of powers. Each worker
+is a process of its own (`verify_worker.py`); an item that uses more than its CPU seconds is ended
+by the kernel and gets the status `timeout`, and a worker that does not answer within a wall time is
+killed from here. One item is in flight per worker, so nothing but the item at fault is lost. The
+pool works from any thread, and verdicts do not depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from collapse_laws.errors import UserError
 
 WORKER = Path(__file__).with_name("verify_worker.py")
 STATUSES = ("ok", "timeout", "memory", "error", "no_gold")
-# The slowest MATH test solution takes 0.25 s; hostile answers never end.
-CPU_SECONDS = 2.0  # [declared]
+# The slowest MATH test solution takes 0.25 s, most a few ms; hostile answers never end.
+CPU_SECONDS = 1.0  # [declared]
 # Wall limit in CPU limits: reached only by a worker that neither computes nor answers.
 WALL_FACTOR = 20  # [declared]
 MEMORY_BYTES = 4 << 30  # address space of a worker [declared]
@@ -36,7 +37,9 @@ START_SECONDS = 120.0  # importing sympy on a busy machine
 
 @dataclass(frozen=True, slots=True)
 class VerifyItem:
-    """One answer to grade: the whole response, the accepted golds and, for a gold like 3.6e-10, its parts."""
+    """One answer to grade: the whole response, the accepted golds and, for a gold like 3.6e-10, its
+    parts.
+    """
 
     text: str
     golds: tuple[str | None, ...]
@@ -117,7 +120,8 @@ class VerifyPool:
     def __init__(self, workers: int | None = None, cpu_seconds: float = CPU_SECONDS) -> None:
         if importlib.util.find_spec("math_verify") is None:
             raise UserError(
-                "the second score needs math-verify, which is not installed; install the extra `verl`, or set "
+                "the second score needs math-verify, which is not installed; install the extra "
+                "`verl`, or set "
                 "verify: false in the study's evaluation section."
             )
         self._count = workers or len(os.sched_getaffinity(0))
@@ -151,9 +155,7 @@ class VerifyPool:
             self._run(items, waiting[::-1], results)
         return results
 
-    def _run(
-        self, items: Sequence[VerifyItem], waiting: list[int], results: list[VerifyResult | None]
-    ) -> None:
+    def _run(self, items: Sequence[VerifyItem], waiting: list[int], results: list[VerifyResult | None]) -> None:
         while len(self._workers) < min(self._count, len(waiting)):
             self._workers.append(self._started(_Worker(self._cpu_seconds)))
         with selectors.DefaultSelector() as selector:
@@ -163,9 +165,7 @@ class VerifyPool:
                 selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
             while any(worker.item is not None for worker in self._workers):
                 nearest = min(w.deadline for w in self._workers if w.item is not None)
-                ready = {
-                    key.data for key, _ in selector.select(max(nearest - time.monotonic(), 0.0))
-                }
+                ready = {key.data for key, _ in selector.select(max(nearest - time.monotonic(), 0.0))}
                 for worker in self._workers:
                     if worker.item is None:
                         continue
@@ -176,9 +176,7 @@ class VerifyPool:
                         if waiting:
                             worker.send(index := waiting.pop(), items[index])
 
-    def _look(
-        self, worker: _Worker, ready: bool, selector: selectors.BaseSelector
-    ) -> VerifyResult | None:
+    def _look(self, worker: _Worker, ready: bool, selector: selectors.BaseSelector) -> VerifyResult | None:
         """The result of the worker's item if there is one; a dead or silent worker is replaced."""
         status = "timeout"
         if ready:

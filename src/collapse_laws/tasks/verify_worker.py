@@ -1,12 +1,14 @@
 """One grading process of math-verify, started by `verify_pool` as a script of its own.
 
-It reads one JSON request a line and answers with one JSON line. A parent process forks a child that does the work; the
-kernel ends the child (SIGPROF, default action) once an item has used its CPU seconds, even inside a big-integer power
-that no Python signal handler interrupts, and even if the evaluation has died meanwhile. The parent then answers in
-the child's place and forks the next. math-verify's own time-outs are off: they count wall time, so that a
-loaded machine would change verdicts, and they work in a main thread only.
+It reads one JSON request a line and answers with one JSON line. A parent process forks a child that
+does the work; the kernel ends the child (SIGPROF, default action) once an item has used its CPU
+seconds, even inside a big-integer power that no Python signal handler interrupts, and even if the
+evaluation has died meanwhile. The parent then answers in the child's place and forks the next.
+math-verify's own time-outs are off: they count wall time, so that a loaded machine would change
+verdicts, and they work in a main thread only.
 
-Imports the standard library and math-verify alone, so that it starts fast and forks without threads.
+Imports the standard library and math-verify alone, so that it starts fast and forks without
+threads.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from sympy import Expr, Float, Integer
 GOLD_TARGETS = (LatexExtractionConfig(),)
 PREDICTION_TARGETS = (ExprExtractionConfig(), LatexExtractionConfig())
 
-# latex2sympy2-extended 1.11.0 carries one grammar per ANTLR runtime, and the one for 4.9.3, which Hydra and so verl pin,
-# lacks a token that its converter asks for before it looks at percentages: 44\% would parse to nothing
+# latex2sympy2-extended 1.11.0 carries one grammar per ANTLR runtime, and the one for 4.9.3, which
+# Hydra and so verl pin,
+# lacks a token that its converter asks for before it looks at percentages: 44\% would parse to
+# nothing
 if not hasattr(PSParser.AtomContext, "FUNC_GAMMA"):
     PSParser.AtomContext.FUNC_GAMMA = lambda self: None
 
@@ -37,8 +41,9 @@ if not hasattr(PSParser.AtomContext, "FUNC_GAMMA"):
 def grade(text: str, golds: list[str], scientific: list[Any] | None) -> float:
     """1.0 where math-verify finds the answer in `text` equal to any gold, else 0.0.
 
-    `scientific` is (mantissa, exponent) of a gold such as 3.6e-10, or None. Such a gold is compared after division by
-    10**exponent, since math-verify rounds to six decimals and would accept any number below 1e-6 for any other.
+    `scientific` is (mantissa, exponent) of a gold such as 3.6e-10, or None. Such a gold is compared
+    after division by 10**exponent, since math-verify rounds to six decimals and would accept any
+    number below 1e-6 for any other.
     """
     predictions = parse(text, PREDICTION_TARGETS, parsing_timeout=None)
     if not predictions:
@@ -68,7 +73,8 @@ def _answer(line: dict[str, Any]) -> None:
 def _work(cpu_seconds: float) -> None:
     """The child: grade until the input ends."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    # one request is in flight at a time, so nothing is read ahead and lost when this process is killed
+    # one request is in flight at a time, so nothing is read ahead and lost when this process is
+    # killed
     while line := sys.stdin.readline():
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
@@ -91,9 +97,7 @@ def main(cpu_seconds: float, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(10_000)
-    parse(
-        "$\\boxed{\\frac{1}{2}}$", GOLD_TARGETS, parsing_timeout=None
-    )  # builds the grammar once, before any fork
+    parse("$\\boxed{\\frac{1}{2}}$", GOLD_TARGETS, parsing_timeout=None)  # builds the grammar once, before any fork
     _answer({"status": "ready"})
     while True:
         child = os.fork()

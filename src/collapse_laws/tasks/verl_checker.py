@@ -21,8 +21,7 @@ def verl_math_reward() -> ModuleType:
     path = path / "utils" / "reward_score" / "math_reward.py"
     if spec is None or not path.is_file():
         raise UserError(
-            "scoring mathematics needs verl's checker math_reward, and verl is not installed; "
-            "install the extra `verl`."
+            "scoring mathematics needs verl's checker math_reward, and verl is not installed; install the extra `verl`."
         )
     module_spec = importlib.util.spec_from_file_location("collapse_laws_verl_math_reward", path)
     module = importlib.util.module_from_spec(module_spec)

@@ -42,9 +42,7 @@ def bias_bound(coefficient: float, lr: ArrayLike, sync_interval: int, u_max: flo
     return coefficient * u_max * lag_lr_budget(lr, sync_interval)
 
 
-def bias_sawtooth(
-    t: ArrayLike, sync_interval: ArrayLike, lr: ArrayLike, coefficient: ArrayLike, u_max: ArrayLike
-):
+def bias_sawtooth(t: ArrayLike, sync_interval: ArrayLike, lr: ArrayLike, coefficient: ArrayLike, u_max: ArrayLike):
     """The bound at a constant rate, K eta k_t U_max with k_t = t mod S: a sawtooth, 0 at each synchronisation.
 
     All arguments broadcast.

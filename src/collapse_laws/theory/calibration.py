@@ -1,7 +1,8 @@
 """The calibration rule: what a coarse sweep says of a new (S, eta) (Section 3.5 [stated]; its exact form [declared]).
 
-From the bracket (B_lo, B_hi) of a product with eta (S eta, or kbar eta) and an interval of c2: stable if the product is at most B_lo,
-expected to fail near c2/eta if it is at least B_hi, undecided between. Any choice is validated to 2 c2/eta.
+From the bracket (B_lo, B_hi) of a product with eta (S eta, or kbar eta) and an interval of c2: stable if the product is
+at most B_lo, expected to fail near c2/eta if it is at least B_hi, undecided between. Any choice is validated to 2
+c2/eta.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ class Advice:
     """The rule at each point, arrays of the broadcast shape of S and eta."""
 
     regime: NDArray[np.int8]  # STABLE, UNDECIDED or COLLAPSE
-    collapse_low: (
-        Floats  # updates, (low, high]; where the regime is COLLAPSE or UNDECIDED, NaN where STABLE
-    )
+    collapse_low: Floats  # updates, (low, high]; where the regime is COLLAPSE or UNDECIDED, NaN where STABLE
     collapse_high: Floats
     validate_updates: Floats  # 2 c2/eta with the larger c2
 
@@ -67,9 +66,7 @@ def advise(
     )
 
 
-def largest_stable_lr(
-    sync_interval: ArrayLike, bracket: tuple[float, float], scale: str = "S"
-) -> Floats:
+def largest_stable_lr(sync_interval: ArrayLike, bracket: tuple[float, float], scale: str = "S") -> Floats:
     """The largest eta that the sweep supports at S: B_lo/S; infinite where the factor is 0."""
     with np.errstate(divide="ignore"):
         return bracket[0] / factor(sync_interval, scale)

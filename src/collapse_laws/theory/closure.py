@@ -1,8 +1,9 @@
 """The mean-field closure of staleness feedback (Section 3.2, Proposition 2, equation 10; Appendix A.4).
 
-s_{n+1} = Phi(gamma s_n + rho_n): s in [0, 1] is the coherence of the normalised step, gamma = b kbar eta u / sigma_C the gain at the
-mean lag kbar = (S-1)/2, Phi a bounded increasing response with Phi(0) = 0. A persistent branch s+ > 0 exists from
-gamma_c = inf_r r/Phi(r) on, which gives eta_mf(S) = 2 gamma_c sigma_C / (b u (S-1)): law (i) in its exact form [derived].
+s_{n+1} = Phi(gamma s_n + rho_n): s in [0, 1] is the coherence of the normalised step, gamma = b kbar eta u / sigma_C
+the gain at the mean lag kbar = (S-1)/2, Phi a bounded increasing response with Phi(0) = 0. A persistent branch s+ > 0
+exists from gamma_c = inf_r r/Phi(r) on, which gives eta_mf(S) = 2 gamma_c sigma_C / (b u (S-1)): law (i) in its exact
+form [derived].
 """
 
 from __future__ import annotations
@@ -57,9 +58,7 @@ QUADRATIC = Response(  # discontinuous onset: a jump to 1/2 at gamma_c = 2
 RESPONSES = {response.name: response for response in (SECOND_MOMENT, SIGN, QUADRATIC)}
 
 
-def gain(
-    feedback: ArrayLike, sync_interval: ArrayLike, lr: ArrayLike, step: ArrayLike, noise: ArrayLike
-) -> Floats:
+def gain(feedback: ArrayLike, sync_interval: ArrayLike, lr: ArrayLike, step: ArrayLike, noise: ArrayLike) -> Floats:
     """gamma = b kbar eta u / sigma_C. All arguments broadcast.
 
     Args:
@@ -83,12 +82,7 @@ def boundary_lr(
     """eta_mf(S) = 2 gamma_c sigma_C / (b u (S-1)); infinite at S = 1. All arguments broadcast."""
     lag = np.asarray(sync_interval, dtype=float) - 1
     with np.errstate(divide="ignore"):
-        return (
-            2
-            * np.asarray(critical_gain)
-            * np.asarray(noise)
-            / (np.asarray(feedback) * np.asarray(step) * lag)
-        )
+        return 2 * np.asarray(critical_gain) * np.asarray(noise) / (np.asarray(feedback) * np.asarray(step) * lag)
 
 
 def upper_fixed_point(gain: ArrayLike, response: Response) -> Floats:
@@ -109,9 +103,7 @@ def upper_fixed_point(gain: ArrayLike, response: Response) -> Floats:
     return np.where(gamma >= response.critical_gain, s, 0.0)
 
 
-def every_lag_map(
-    s: ArrayLike, unit_gain: ArrayLike, sync_interval: int, response: Response
-) -> Floats:
+def every_lag_map(s: ArrayLike, unit_gain: ArrayLike, sync_interval: int, response: Response) -> Floats:
     """Mean over the lags k = 0 .. S-1 of Phi(k g s), with g = b eta u / sigma_C. Shapes broadcast."""
     s, unit_gain = np.asarray(s, dtype=float), np.asarray(unit_gain, dtype=float)
     total = np.zeros(np.broadcast_shapes(s.shape, unit_gain.shape))
@@ -120,9 +112,7 @@ def every_lag_map(
     return total / sync_interval
 
 
-def every_lag_fixed_point(
-    unit_gain: ArrayLike, sync_interval: int, response: Response, steps: int = 400
-) -> Floats:
+def every_lag_fixed_point(unit_gain: ArrayLike, sync_interval: int, response: Response, steps: int = 400) -> Floats:
     """The largest root of s = mean_{k<S} Phi(k g s): every lag retained instead of the mean one. Shape of `unit_gain`.
 
     Iterated from s = 1, from where the map falls monotonically onto its largest fixed point. The lag 0 adds nothing, so

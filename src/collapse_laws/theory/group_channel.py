@@ -1,9 +1,10 @@
 """The finite-group normalisation channel of GRPO with a binary reward (Appendix A.3).
 
-With K ~ Bin(G, q) successes in a group of G and v = K(G-K)/G^2, the expected advantage-weighted update is the REINFORCE update times
-C_{G,eps}(q) = E[v / (sd + eps)] / (q(1-q)), sd = sqrt(v) with ddof 0 (the paper's two values C_2 = 1/(1+2 eps), C_3 =
-2/(sqrt 2 + 3 eps) [stated] follow) or sqrt(v G/(G-1)) with ddof 1, the frameworks' default [derived]. The channel reinforces
-drift where C' < 0 and opposes it where C' > 0. With exact importance weights and no normalisation there is no bias at all.
+With K ~ Bin(G, q) successes in a group of G and v = K(G-K)/G^2, the expected advantage-weighted update is the REINFORCE
+update times C_{G,eps}(q) = E[v / (sd + eps)] / (q(1-q)), sd = sqrt(v) with ddof 0 (the paper's two values C_2 = 1/(1+2
+eps), C_3 = 2/(sqrt 2 + 3 eps) [stated] follow) or sqrt(v G/(G-1)) with ddof 1, the frameworks' default [derived]. The
+channel reinforces drift where C' < 0 and opposes it where C' > 0. With exact importance weights and no normalisation
+there is no bias at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What the cosine of consecutive raw gradients shows, and how long it warns (Section 3.4, Proposition 3, Corollary 2; A.7).
+"""What the cosine of consecutive raw gradients shows, and how long it warns (Section 3.4, Proposition 3, Corollary 2;
+A.7).
 
 With mu the mean gradients and Q = |mu|^2 + tr Sigma, the cosine is near r = mu_t . mu_{t-1} / sqrt(Q_t Q_{t-1}), within
-(e_I + |r| e_N)/(1 - e_N). It is a raw-gradient readout: a coherent block with little raw energy is masked in it. It does not
-change under global-norm clipping [derived].
+(e_I + |r| e_N)/(1 - e_N). It is a raw-gradient readout: a coherent block with little raw energy is masked in it. It
+does not change under global-norm clipping [derived].
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ def cosine(current: ArrayLike, previous: ArrayLike) -> Floats:
     return np.where(valid, inner / np.where(valid, norms, 1.0), np.nan)
 
 
-def signal_fraction(
-    mean: ArrayLike, previous_mean: ArrayLike, noise: ArrayLike, previous_noise: ArrayLike
-) -> Floats:
+def signal_fraction(mean: ArrayLike, previous_mean: ArrayLike, noise: ArrayLike, previous_noise: ArrayLike) -> Floats:
     """r, from the mean gradients [..., d] and the traces of their covariances [...]."""
     mean, previous_mean = np.asarray(mean, dtype=float), np.asarray(previous_mean, dtype=float)
     q = np.sum(mean**2, axis=-1) + np.asarray(noise)
@@ -63,6 +62,6 @@ def warning_updates_max(
     layer: ArrayLike, error: ArrayLike, speed: ArrayLike, lr: ArrayLike, sync_interval: ArrayLike
 ) -> Floats:
     """Longest time from entering the layer to the exit, in updates: (Delta_R + 2E)/(v eta) + S; the shortest is 0."""
-    return (np.asarray(layer) + 2 * np.asarray(error)) / (
-        np.asarray(speed) * np.asarray(lr)
-    ) + np.asarray(sync_interval)
+    return (np.asarray(layer) + 2 * np.asarray(error)) / (np.asarray(speed) * np.asarray(lr)) + np.asarray(
+        sync_interval
+    )

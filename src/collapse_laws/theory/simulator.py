@@ -1,9 +1,10 @@
 """A simulator of the conditional model: staleness feedback, persistent drift, snapshot exit. Theory, not training.
 
-A run is on the persistent branch where its gain gamma = gamma_c eta x^alpha / product exceeds gamma_c (x = S or S-1); its
-displacement, in units of the exit radius, then grows by 1/t* an update, t* = c2 eta^-b S^c at b = 1, c = 0, plus martingale noise; other
-runs only diffuse. The reward improves until the first synchronisation outside the radius and is lost after it. Run-to-run spread
-is log-normal in the threshold and in the radius. alpha, b and c are free, so that estimators meet known truths on and off the laws.
+A run is on the persistent branch where its gain gamma = gamma_c eta x^alpha / product exceeds gamma_c (x = S or S-1);
+its displacement, in units of the exit radius, then grows by 1/t* an update, t* = c2 eta^-b S^c at b = 1, c = 0, plus
+martingale noise; other runs only diffuse. The reward improves until the first synchronisation outside the radius and is
+lost after it. Run-to-run spread is log-normal in the threshold and in the radius. alpha, b and c are free, so that
+estimators meet known truths on and off the laws.
 """
 
 from __future__ import annotations
@@ -38,12 +39,7 @@ class Truth:
 
     def clock_updates(self, sync_interval: int, lr: float) -> float:
         """t*, updates to the exit without noise."""
-        return (
-            self.c2
-            / lr
-            * (lr / LR_UNIT) ** (1 - self.b)
-            * (sync_interval / INTERVAL_UNIT) ** self.c
-        )
+        return self.c2 / lr * (lr / LR_UNIT) ** (1 - self.b) * (sync_interval / INTERVAL_UNIT) ** self.c
 
     def persistent(self, sync_interval: int, lr: float, threshold: float) -> bool:
         """Whether the gain reaches the critical one; `threshold` is the run's factor on the product."""
@@ -66,9 +62,7 @@ class SimulatedRun:
     rollouts: int
 
 
-def simulate_run(
-    truth: Truth, sync_interval: int, lr: float, seed: int, rng: np.random.Generator
-) -> SimulatedRun:
+def simulate_run(truth: Truth, sync_interval: int, lr: float, seed: int, rng: np.random.Generator) -> SimulatedRun:
     """One run at (S, eta); `seed` only labels it, all randomness comes from `rng`."""
     clock = truth.clock_updates(sync_interval, lr)
     longest = max(truth.c2 / lr, clock) * truth.horizon_clocks
@@ -115,9 +109,7 @@ def write_record(run: SimulatedRun, truth: Truth, study: str, cell: str, directo
             }
         )
         for lag in range(run.sync_interval if t < run.updates else 0):
-            writer.steps.append(
-                {"t": t + lag, "snapshot": index, "lag": lag, "lr": run.lr, "reward_mean": reward}
-            )
+            writer.steps.append({"t": t + lag, "snapshot": index, "lag": lag, "lr": run.lr, "reward_mean": reward})
     writer.close()
     settings = {name: getattr(truth, name) for name in Truth.__slots__}
     manifest = {

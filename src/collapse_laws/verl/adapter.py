@@ -1,8 +1,10 @@
-"""From verl's runs to run records: the hooks' lines of all attempts, or a plain verl log with what it has lost.
+"""From verl's runs to run records: the hooks' lines of all attempts, or a plain verl log with what
+it has lost.
 
-A run may take several attempts (preemption). Each starts at a parameter version that was checkpointed; the updates that an attempt made
-after the checkpoint from which the next one started belong to a branch that was given up, and are left out. So every update is there
-once, and each learned from the weights of the one before it.
+A run may take several attempts (preemption). Each starts at a parameter version that was
+checkpointed; the updates that an attempt made after the checkpoint from which the next one started
+belong to a branch that was given up, and are left out. So every update is there once, and each
+learned from the weights of the one before it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ import pandas as pd
 
 from collapse_laws.errors import UserError
 from collapse_laws.protocol import check_realised_lag
-from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord, check_row, empty_frame
+from collapse_laws.runrecord import (
+    SNAPSHOT_COLUMNS,
+    STEP_COLUMNS,
+    RunRecord,
+    check_row,
+    empty_frame,
+)
 from collapse_laws.verl.hooks import parse_lines
 
 LINES, VERL_LOG, START = "updates.jsonl", "verl.jsonl", "start.json"  # files of an attempt
@@ -76,7 +84,8 @@ class Branch:
 
 
 def surviving_branch(attempts: Sequence[Attempt], sync_interval: int) -> Branch:
-    """Every update once; UserError where lines are missing before a checkpoint from which an attempt went on."""
+    """Every update once; UserError where lines are missing before a checkpoint from which an
+    attempt went on."""
     kept: dict[int, dict[str, Any]] = {}
     validations: dict[int, dict[str, float]] = {}
     for number, attempt in enumerate(attempts):
@@ -90,7 +99,8 @@ def surviving_branch(attempts: Sequence[Attempt], sync_interval: int) -> Branch:
     gaps = [t for t, line in enumerate(updates) if line["t"] != t]
     if gaps:
         raise UserError(
-            f"the lines of update {gaps[0]} are missing, although update {updates[gaps[0]]['t']} is there: the folder of this run is "
+            f"the lines of update {gaps[0]} are missing, although update {updates[gaps[0]]['t']} "
+            f"is there: the folder of this run is "
             "damaged; remove it and train the cell again."
         )
     return Branch(updates, validations)
@@ -103,7 +113,9 @@ def _joined(lines: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
 def step_rows(branch: Branch, sync_interval: int) -> list[dict[str, Any]]:
     """Rows of steps.jsonl; LagError where a behaviour version is not floor(t/S)."""
     check_realised_lag(
-        [line["t"] for line in branch.updates], [line["behaviour"][0] for line in branch.updates], sync_interval
+        [line["t"] for line in branch.updates],
+        [line["behaviour"][0] for line in branch.updates],
+        sync_interval,
     )
     rows = []
     for line in branch.updates:
@@ -125,20 +137,23 @@ def step_rows(branch: Branch, sync_interval: int) -> list[dict[str, Any]]:
     return rows
 
 
-def snapshot_rows(
-    branch: Branch, sync_interval: int, validation_sizes: Mapping[str, int]
-) -> list[dict[str, Any]]:
+def snapshot_rows(branch: Branch, sync_interval: int, validation_sizes: Mapping[str, int]) -> list[dict[str, Any]]:
     """Rows of snapshots.jsonl, one for each snapshot whose rollouts were all learned from.
 
-    The standard error is over prompts. The entropy is the mean over the cycle's batches weighted by tokens. `validation_sizes`:
-    problems of each validation set, by verl's data source.
+    The standard error is over prompts. The entropy is the mean over the cycle's batches weighted by
+    tokens. `validation_sizes`: problems of each validation set, by verl's data source.
     """
     rows = []
     for snapshot, cycle in enumerate(branch.cycles(sync_interval)):
         groups = _joined(cycle, "group_rewards")
-        samples, tokens = int(_joined(cycle, "group_sizes").sum()), sum(line["tokens"] for line in cycle)
+        samples, tokens = (
+            int(_joined(cycle, "group_sizes").sum()),
+            sum(line["tokens"] for line in cycle),
+        )
         entropies = [line["entropy"] for line in cycle]
-        before = branch.updates[snapshot * sync_interval - 1]["metrics"] if snapshot else {"actor/displacement_rms": 0.0}
+        before = (
+            branch.updates[snapshot * sync_interval - 1]["metrics"] if snapshot else {"actor/displacement_rms": 0.0}
+        )
         score, problems = validation_reward(branch.validations.get(snapshot, {}), validation_sizes)
         row = {
             "M": snapshot,
@@ -149,9 +164,7 @@ def snapshot_rows(
             "degenerate_group_fraction": sum(line["degenerate_groups"] for line in cycle) / len(groups),
             "truncated_fraction": sum(line["truncated"] for line in cycle) / samples,
             "response_length": tokens / samples,
-            "entropy": None
-            if None in entropies
-            else sum(line["entropy"] * line["tokens"] for line in cycle) / tokens,
+            "entropy": None if None in entropies else sum(line["entropy"] * line["tokens"] for line in cycle) / tokens,
             "displacement_rms": before.get("actor/displacement_rms"),
             "validation_reward": score,
             "validation_n": problems,
@@ -160,10 +173,9 @@ def snapshot_rows(
     return rows
 
 
-def validation_reward(
-    metrics: Mapping[str, float], sizes: Mapping[str, int]
-) -> tuple[float | None, int | None]:
-    """Mean accuracy over all validation problems, and their number; (None, None) where a set was not scored."""
+def validation_reward(metrics: Mapping[str, float], sizes: Mapping[str, int]) -> tuple[float | None, int | None]:
+    """Mean accuracy over all validation problems, and their number; (None, None) where a set was
+    not scored."""
     scores = {}
     for key, value in metrics.items():
         parts = key.split("/")  # val-core/<data source>/<variable>/mean@1, and data sources have slashes too
@@ -178,8 +190,10 @@ def validation_reward(
 
 
 LOST_WITHOUT_HOOKS = (
-    "one averaged record a synchronisation instead of one an update: no per-update rows, no lag and no clip fraction by lag",
-    "record v averages the last update of the cycle before with the first S-1 of its own, so a snapshot's reward is a mixture",
+    "one averaged record a synchronisation instead of one an update: no per-update rows, no lag "
+    "and no clip fraction by lag",
+    "record v averages the last update of the cycle before with the first S-1 of its own, so a "
+    "snapshot's reward is a mixture",
     "the run's last update is in no record",
     "no gradient cosine, no displacement, no standard error over prompts",
     "the file is overwritten when a run resumes",
@@ -187,10 +201,12 @@ LOST_WITHOUT_HOOKS = (
 
 
 def plain_log(path: Path | str, sync_interval: int | None = None) -> tuple[RunRecord, tuple[str, ...]]:
-    """A verl fully-async file log without hooks as a record of snapshots alone, and what it lacks, a sentence each.
+    """A verl fully-async file log without hooks as a record of snapshots alone, and what it lacks,
+    a sentence each.
 
-    The three records that share a `step` (rollouter, validation, training aggregate) are merged. S is read off
-    `training/global_step` where it is not given: that number grows by S from record to record. UserError for a file of another kind.
+    The three records that share a `step` (rollouter, validation, training aggregate) are merged. S
+    is read off `training/global_step` where it is not given: that number grows by S from record to
+    record. UserError for a file of another kind.
     """
     merged: dict[int, dict[str, float]] = {}
     for number, text in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
@@ -205,10 +221,14 @@ def plain_log(path: Path | str, sync_interval: int | None = None) -> tuple[RunRe
     steps = [data["training/global_step"] for data in cycles.values()]
     if sync_interval is None:
         versions = list(cycles)
-        sync_interval = round((steps[-1] - steps[0]) / (versions[-1] - versions[0])) if len(steps) > 1 else int(steps[0]) + 1
+        sync_interval = (
+            round((steps[-1] - steps[0]) / (versions[-1] - versions[0])) if len(steps) > 1 else int(steps[0]) + 1
+        )
     rows = []
     for version, data in cycles.items():
-        validation = [v for k, v in merged.get(version - 1, {}).items() if k.startswith("val-core/") and k.endswith("mean@1")]
+        validation = [
+            v for k, v in merged.get(version - 1, {}).items() if k.startswith("val-core/") and k.endswith("mean@1")
+        ]
         row = {
             "M": version - 1,
             "t": (version - 1) * sync_interval,

@@ -1,8 +1,11 @@
-"""The parquet files that verl trains and validates on, made from checked rows, and what was left out of them.
+"""The parquet files that verl trains and validates on, made from checked rows, and what was left
+out of them.
 
-Section 4.1 [stated]: MATH (7,500 / 5,000) for Llama, DAPO-Math-17k for Qwen3, validated on MATH-500 and Minerva. Declared: three MATH training
-rows whose gold no answer can meet are dropped; DAPO is one row for each of its 17,917 indices; the problem is followed by verl's own
-instruction to box the answer, for every set, so that one 0/1 reward serves all (DAPO's own template asks for `Answer:` and is removed).
+Section 4.1 [stated]: MATH (7,500 / 5,000) for Llama, DAPO-Math-17k for Qwen3, validated on MATH-500
+and Minerva. Declared: three MATH training rows whose gold no answer can meet are dropped; DAPO is
+one row for each of its 17,917 indices; the problem is followed by verl's own instruction to box the
+answer, for every set, so that one 0/1 reward serves all (DAPO's own template asks for `Answer:` and
+is removed).
 """
 
 from __future__ import annotations
@@ -42,9 +45,13 @@ EVALUATION_SETS = ("math_test", "math500", "minerva_math", "amc23", "amc24")
 
 DAPO_REVISION = "65877096c24ffa7abc4e4fa5edb95cf3413a5674"
 DAPO_ROWS, DAPO_CYCLES = 17_917, 100  # of the file on the Hub: 1,791,700 rows
-DAPO_FILES = ("dapo_math_17k", "dapo-math-17k")  # local: NAME.jsonl, NAME.part1of2.jsonl ..., NAME.parquet
+DAPO_FILES = (
+    "dapo_math_17k",
+    "dapo-math-17k",
+)  # local: NAME.jsonl, NAME.part1of2.jsonl ..., NAME.parquet
 DAPO_PREFIX = (
-    "Solve the following math problem step by step. The last line of your response should be of the form Answer: $Answer "
+    "Solve the following math problem step by step. The last line of your response should be of "
+    "the form Answer: $Answer "
     "(without quotes) where $Answer is the answer to the problem.\n\n"
 )
 DAPO_SUFFIX = '\n\nRemember to put your answer on its own line after "Answer:".'
@@ -76,7 +83,9 @@ def run_data(cell: Cell, folder: Path) -> RunData:
     try:
         report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{folder / REPORT} is missing; run `collapse-laws prepare --study {cell.study}` first.") from None
+        raise UserError(
+            f"{folder / REPORT} is missing; run `collapse-laws prepare --study {cell.study}` first."
+        ) from None
     names = [model["dataset"], *model["validation"]]
     missing = [name for name in names if name not in report["files"] or not (folder / f"{name}.parquet").exists()]
     if missing:
@@ -92,10 +101,12 @@ def run_data(cell: Cell, folder: Path) -> RunData:
 
 
 def prepare(study: Study, local: Path, out: Path) -> dict[str, Any]:
-    """Write every file that the study's models train and validate on to `out`; return the report, also written there.
+    """Write every file that the study's models train and validate on to `out`; return the report,
+    also written there.
 
-    local: folder of local copies; a set that has none there comes from the Hub. Every registered set is checked row by row. Raises
-    UserError where a set cannot be had, or where its count or content differs.
+    local: folder of local copies; a set that has none there comes from the Hub. Every registered
+    set is checked row by row. Raises UserError where a set cannot be had, or where its count or
+    content differs.
     """
     models = study.models.values()
     training = sorted({model["dataset"] for model in models})
@@ -103,7 +114,8 @@ def prepare(study: Study, local: Path, out: Path) -> dict[str, Any]:
     unknown = [name for name in training if name not in TRAINING_SETS]
     if unknown:
         raise UserError(
-            f"params.yaml, studies.{study.name}.models: dataset {unknown[0]!r} is not allowed; allowed: {', '.join(TRAINING_SETS)}."
+            f"params.yaml, studies.{study.name}.models: dataset {unknown[0]!r} is not allowed; "
+            f"allowed: {', '.join(TRAINING_SETS)}."
         )
     files: dict[str, Any] = {}
     report: dict[str, Any] = {"study": study.name, "files": files}
@@ -135,11 +147,14 @@ def without_faulty(problems: Sequence[Problem]) -> tuple[list[Row], dict[str, An
 
 
 def dapo_rows(local: Path) -> Iterable[Mapping[str, Any]]:
-    """DAPO-Math-17k as prompt, ground_truth and index, from a local copy or the Hub, template and all; UserError where neither is there."""
+    """DAPO-Math-17k as prompt, ground_truth and index, from a local copy or the Hub, template and
+    all; UserError where neither is there."""
     for name in DAPO_FILES:
         parts = sorted(local.glob(f"{name}.jsonl")) or sorted(local.glob(f"{name}.part*of*.jsonl"))
         if parts:
-            return [_dapo_row(json.loads(line)) for part in parts for line in part.read_text(encoding="utf-8").splitlines()]
+            return [
+                _dapo_row(json.loads(line)) for part in parts for line in part.read_text(encoding="utf-8").splitlines()
+            ]
         if (local / f"{name}.parquet").exists():
             batches = pq.ParquetFile(local / f"{name}.parquet").iter_batches()
             return (_dapo_row(row) for batch in batches for row in batch.to_pylist())
@@ -151,7 +166,8 @@ def dapo_rows(local: Path) -> Iterable[Mapping[str, Any]]:
     except (ImportError, OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"DAPO-Math-17k is not in {local}, and {source} cannot be read from the Hub ({reason}); put its rows at "
+            f"DAPO-Math-17k is not in {local}, and {source} cannot be read from the Hub "
+            f"({reason}); put its rows at "
             f"{local / DAPO_FILES[1]}.parquet."
         ) from None
     return (_dapo_row(row) for row in rows)
@@ -169,9 +185,11 @@ def _dapo_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deduplicated(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Row], dict[str, Any]]:
-    """One row for each index, in the order of first appearance, without DAPO's template; and what was found on the way.
+    """One row for each index, in the order of first appearance, without DAPO's template; and what
+    was found on the way.
 
-    Raises UserError where the indices are not 17,917, where an index comes back with another text, or where a gold is no integer.
+    Raises UserError where the indices are not 17,917, where an index comes back with another text,
+    or where a gold is no integer.
     """
     first: dict[Any, tuple[str, str]] = {}
     total = 0
@@ -179,7 +197,9 @@ def deduplicated(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Row], dict[str
         total += 1
         content = (row["prompt"], str(row["ground_truth"]))
         if first.setdefault(row["index"], content) != content:
-            raise UserError(f"DAPO-Math-17k, row {total - 1}: index {row['index']!r} comes back with another prompt or answer.")
+            raise UserError(
+                f"DAPO-Math-17k, row {total - 1}: index {row['index']!r} comes back with another prompt or answer."
+            )
     if len(first) != DAPO_ROWS:
         raise UserError(f"DAPO-Math-17k has {len(first)} different indices in {total} rows; allowed: {DAPO_ROWS}.")
     kept, golds = [], {}
@@ -197,7 +217,8 @@ def deduplicated(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Row], dict[str
 
 
 def fingerprint(problem: str) -> str:
-    """A problem's letters and digits in lower case: two spellings of one problem agree, spaces and marks do not matter."""
+    """A problem's letters and digits in lower case: two spellings of one problem agree, spaces and
+    marks do not matter."""
     return "".join(re.findall(r"[^\W_]", problem.lower()))
 
 
@@ -205,13 +226,17 @@ def overlap(rows: Sequence[Row], sets: Mapping[str, Sequence[Problem]]) -> dict[
     """For each evaluation set: its size, and the problems that stand in the training rows too."""
     known = {fingerprint(row.problem) for row in rows}
     return {
-        name: {"problems": len(problems), "in_training": [p.index for p in problems if fingerprint(p.text) in known]}
+        name: {
+            "problems": len(problems),
+            "in_training": [p.index for p in problems if fingerprint(p.text) in known],
+        }
         for name, problems in sets.items()
     }
 
 
 def write_parquet(path: Path, rows: Sequence[Row], source: str, split: str) -> dict[str, Any]:
-    """Write rows in verl's layout through a temporary file; return what the report says of the file."""
+    """Write rows in verl's layout through a temporary file; return what the report says of the
+    file."""
     table = pa.Table.from_pylist([verl_row(row, DATA_SOURCES[source], split) for row in rows])
     temporary = path.with_suffix(".tmp")
     pq.write_table(table, temporary)
@@ -224,7 +249,8 @@ def write_parquet(path: Path, rows: Sequence[Row], source: str, split: str) -> d
 
 
 def verl_row(row: Row, data_source: str, split: str) -> dict[str, Any]:
-    """The columns of verl's own `math_dataset` preparation, and every accepted gold beside the first."""
+    """The columns of verl's own `math_dataset` preparation, and every accepted gold beside the
+    first."""
     return {
         "data_source": data_source,
         "prompt": [{"role": "user", "content": row.problem + INSTRUCTION}],

@@ -1,4 +1,5 @@
-"""How many GPUs a run needs and how many there are, told before anything is downloaded or started."""
+"""How many GPUs a run needs and how many there are, told before anything is downloaded or
+started."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ def names() -> list[str]:
     if shutil.which("nvidia-smi") is None:
         return []
     listed = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=False
+        ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return [line.strip() for line in listed.stdout.splitlines() if line.strip()] if listed.returncode == 0 else []
 
@@ -55,8 +59,10 @@ def require(cell: Cell) -> None:
     if here < need:
         system = cell.settings["system"]
         raise UserError(
-            f"study {cell.study!r} needs {need} GPUs a run ({system['training_gpus']} training, {system['rollout_gpus']} rollout), and "
-            f"there {'is' if here == 1 else 'are'} {here or 'none'} here; run it with `--profile slurm`, or take the study 'proxy'."
+            f"study {cell.study!r} needs {need} GPUs a run ({system['training_gpus']} training, "
+            f"{system['rollout_gpus']} rollout), and "
+            f"there {'is' if here == 1 else 'are'} {here or 'none'} here; run it with `--profile "
+            f"slurm`, or take the study 'proxy'."
         )
 
 
@@ -71,7 +77,8 @@ def require_request(cell: Cell) -> str:
 
 
 def marked_processes(variable: str, value: str) -> list[int]:
-    """Processes of this machine whose environment was started with `variable=value`, without this one."""
+    """Processes of this machine whose environment was started with `variable=value`, without this
+    one."""
     wanted = f"{variable}={value}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*"):

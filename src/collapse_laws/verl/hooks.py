@@ -1,8 +1,10 @@
-"""Loaded inside every process of verl through VERL_USE_EXTERNAL_MODULES: one JSON line for each learner update, no fork.
+"""Loaded inside every process of verl through VERL_USE_EXTERNAL_MODULES: one JSON line for each
+learner update, no fork.
 
-verl's own log is averaged over a cycle, shifted by one update, and lacks the last. Here a line is written right after the optimizer step,
-before weights are synchronised or a checkpoint is saved, so that no saved state lacks its lines. The realised lag is read off the
-trajectories' own parameter versions; a run whose lag is not t mod S (Section 2.2 [stated]) stops at that update.
+verl's own log is averaged over a cycle, shifted by one update, and lacks the last. Here a line is
+written right after the optimizer step, before weights are synchronised or a checkpoint is saved, so
+that no saved state lacks its lines. The realised lag is read off the trajectories' own parameter
+versions; a run whose lag is not t mod S (Section 2.2 [stated]) stops at that update.
 
 Nothing happens unless COLLAPSE_LAWS_VERL_LOG names the file. `parse_*` need no verl.
 """
@@ -45,9 +47,9 @@ def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
 def batch_summary(batch: Any, max_response_tokens: int) -> dict[str, Any]:
     """What a line says of the update's own trajectories, grouped by prompt.
 
-    `batch` is verl's DataProto after the advantage: token_level_scores, response_mask and rollout_log_probs are of shape
-    [prompts * group, tokens]. The entropy is the mean of -log p over sampled tokens, an unbiased estimate for the behaviour
-    snapshot at temperature 1, nats a token.
+    `batch` is verl's DataProto after the advantage: token_level_scores, response_mask and
+    rollout_log_probs are of shape [prompts * group, tokens]. The entropy is the mean of -log p over
+    sampled tokens, an unbiased estimate for the behaviour snapshot at temperature 1, nats a token.
     """
     tensors, names = batch.batch, batch.non_tensor_batch
     mask = tensors["response_mask"].float()
@@ -74,7 +76,8 @@ def batch_summary(batch: Any, max_response_tokens: int) -> dict[str, Any]:
 
 
 def prompt_marks(tensors: Any, rows: np.ndarray) -> list[int]:
-    """A CRC-32 of each named row's prompt tokens: verl's batch carries no index, and the data order must be auditable."""
+    """A CRC-32 of each named row's prompt tokens: verl's batch carries no index, and the data order
+    must be auditable."""
     prompts = tensors["prompts"][rows].cpu()  # [rows, tokens], padded on the left
     present = tensors["attention_mask"][rows, : prompts.shape[1]].bool().cpu()
     return [mark(prompt[mask].tolist()) for prompt, mask in zip(prompts, present, strict=True)]
@@ -86,17 +89,21 @@ def mark(tokens: Sequence[int]) -> int:
 
 
 def check_behaviour(t: int, behaviour: list[int], sync_interval: int) -> None:
-    """Raise LagError unless every trajectory of update t (0-based) was sampled from snapshot floor(t/S) throughout."""
+    """Raise LagError unless every trajectory of update t (0-based) was sampled from snapshot
+    floor(t/S) throughout."""
     expected = snapshot_index(t, sync_interval)
     if behaviour != [expected, expected]:
         raise LagError(
-            f"update {t} learned from trajectories of the parameter versions {behaviour[0]} to {behaviour[1]}, but a synchronisation "
-            f"interval of {sync_interval} means version {expected}; async_training.staleness_threshold must be 0."
+            f"update {t} learned from trajectories of the parameter versions {behaviour[0]} to "
+            f"{behaviour[1]}, but a synchronisation "
+            f"interval of {sync_interval} means version {expected}; "
+            f"async_training.staleness_threshold must be 0."
         )
 
 
 def _install_update_lines() -> None:
-    """One line after each optimizer step, from the class that the trainer's own inherits `_fit_update_actor` from."""
+    """One line after each optimizer step, from the class that the trainer's own inherits
+    `_fit_update_actor` from."""
     from verl.experimental.separation.ray_trainer import SeparateRayPPOTrainer
 
     original = SeparateRayPPOTrainer._fit_update_actor
@@ -138,10 +145,12 @@ def _install_validation_lines() -> None:
 
 
 def _install_exact_data_order(consumed: int) -> None:
-    """On resuming, replay the prompt order up to the checkpoint instead of loading verl's saved position.
+    """On resuming, replay the prompt order up to the checkpoint instead of loading verl's saved
+    position.
 
-    verl saves the loader's position while up to 128 prompts wait in queues and would skip those. With staleness threshold 0 exactly
-    S batches of prompts belong to each version, so the number consumed is known; the same seed gives the same order.
+    verl saves the loader's position while up to 128 prompts wait in queues and would skip those.
+    With staleness threshold 0 exactly S batches of prompts belong to each version, so the number
+    consumed is known; the same seed gives the same order.
     """
     from torchdata.stateful_dataloader import StatefulDataLoader
 

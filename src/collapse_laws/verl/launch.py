@@ -1,8 +1,10 @@
-"""The supervisor of one verl run: starts the trainer, follows its lines, stops it, resumes it, and leaves the record.
+"""The supervisor of one verl run: starts the trainer, follows its lines, stops it, resumes it, and
+leaves the record.
 
-verl's trainer cannot stop itself: its rollouter and its trainer wait for each other. So it runs in a process group of its own, and this
-process reads the lines that `hooks` write. It ends a run at the horizon, when the reward stays down (`stopping`), or when the learner has had no
-finite gradient for a whole cycle. What is left after a kill in `work` is enough to go on from the last checkpoint.
+verl's trainer cannot stop itself: its rollouter and its trainer wait for each other. So it runs in
+a process group of its own, and this process reads the lines that `hooks` write. It ends a run at
+the horizon, when the reward stays down (`stopping`), or when the learner has had no finite gradient
+for a whole cycle. What is left after a kill in `work` is enough to go on from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -27,19 +29,28 @@ from collapse_laws.runrecord import write_json
 from collapse_laws.stopping import stays_down
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
-from collapse_laws.verl.adapter import LINES, START, VERL_LOG, Branch, read_attempts, surviving_branch
-from collapse_laws.verl.config import MAIN_MODULE, checked, minimal, require_verl
+from collapse_laws.verl.adapter import (
+    LINES,
+    START,
+    VERL_LOG,
+    Branch,
+    read_attempts,
+    surviving_branch,
+)
+from collapse_laws.verl.composition import MAIN_MODULE, checked, minimal, require_verl
 from collapse_laws.verl.data import RunData, run_data
 from collapse_laws.verl.hooks import CONSUMED_VARIABLE, LOG_VARIABLE
 from collapse_laws.verl.overrides import HOOKS_MODULE, Paths, overrides
 from collapse_laws.verl.record import export_final, write_record
 
-RUN_VARIABLE = "COLLAPSE_LAWS_VERL_RUN"  # marks every process of a run with its work folder, those that Ray detaches too
+# marks every process of a run with its work folder, those that Ray detaches too
+RUN_VARIABLE = "COLLAPSE_LAWS_VERL_RUN"
 TRACKER = "latest_checkpointed_iteration.txt"  # verl's own, written after a checkpoint is complete
 
 
 class Preempted(Exception):
-    """The supervisor was told to end (SIGTERM); the run goes on from its last checkpoint when started again."""
+    """The supervisor was told to end (SIGTERM); the run goes on from its last checkpoint when
+    started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +82,8 @@ class Folders:
 
 
 def check(cell: Cell) -> str:
-    """Compose and check the cell's configuration, and a Slurm job's GPUs; starts and downloads nothing. A sentence that says so."""
+    """Compose and check the cell's configuration, and a Slurm job's GPUs; starts and downloads
+    nothing. A sentence that says so."""
     placeholder = Path("/nowhere")
     paths = Paths(placeholder, (placeholder,), (placeholder,), placeholder, placeholder, placeholder)
     checked(overrides(cell, paths))
@@ -90,15 +102,18 @@ def train(
 ) -> str:
     """Run or resume a cell until its record stands in `out`; return the stop reason.
 
-    model_dir: the starting checkpoint. work: the run in progress. checkpoints: where the final policy goes. data: prepared files,
-    default data/<study>. Raises UserError (no GPUs, missing data, a second start of a running cell, a trainer that died or
-    stalled) and Preempted after SIGTERM.
+    model_dir: the starting checkpoint. work: the run in progress. checkpoints: where the final
+    policy goes. data: prepared files, default data/<study>. Raises UserError (no GPUs, missing
+    data, a second start of a running cell, a trainer that died or stalled) and Preempted after
+    SIGTERM.
     """
     gpus.require(cell)
     require_verl()
     folders = Folders(model_dir.resolve(), work.resolve(), checkpoints.resolve(), out.resolve())
     if not (folders.model / "config.json").exists():
-        raise UserError(f"{model_dir} holds no model; `collapse-laws prepare --study {cell.study} --model {cell.model}` fetches it.")
+        raise UserError(
+            f"{model_dir} holds no model; `collapse-laws prepare --study {cell.study} --model {cell.model}` fetches it."
+        )
     files = run_data(cell, (data or Path("data") / cell.study).resolve())
     with _alone(folders.work, cell):
         began = datetime.now(UTC)
@@ -122,14 +137,17 @@ def _alone(work: Path, cell: Cell) -> Iterator[None]:
 
 
 def checkpointed_version(states: Path) -> int:
-    """The parameter version of the last complete checkpoint, 0 where there is none; others are removed."""
+    """The parameter version of the last complete checkpoint, 0 where there is none; others are
+    removed."""
     tracker = states / TRACKER
     version = int(tracker.read_text()) if tracker.exists() else 0
     for folder in states.glob("global_step_*"):
         if folder.name != f"global_step_{version}":
             shutil.rmtree(folder)
     if version and not (states / f"global_step_{version}").is_dir():
-        raise UserError(f"{states} lacks its checkpoint global_step_{version}; remove the folder and train the cell again.")
+        raise UserError(
+            f"{states} lacks its checkpoint global_step_{version}; remove the folder and train the cell again."
+        )
     return version
 
 
@@ -144,7 +162,8 @@ def _supervise(cell: Cell, folders: Folders, files: RunData, limits: Limits) -> 
     if reason:
         return reason
     attempt = folders.attempts / f"{len(attempts):03d}"
-    attempt.mkdir(parents=True)
+    # there already where a start was cut short before it wrote start.json
+    attempt.mkdir(parents=True, exist_ok=True)
     resume = folders.states / f"global_step_{version}" if version else None
     paths = Paths(folders.model, files.train, files.validation, files.reward, folders.states, attempt)
     wanted = overrides(cell, paths, resume, version)
@@ -157,7 +176,11 @@ def _supervise(cell: Cell, folders: Folders, files: RunData, limits: Limits) -> 
     trainer = _Trainer(cell, attempt, arguments, version, limits)
     try:
         with tqdm(
-            total=cell.horizon_updates, initial=version * cell.sync_interval, desc=cell.name, unit="update", disable=None
+            total=cell.horizon_updates,
+            initial=version * cell.sync_interval,
+            desc=cell.name,
+            unit="update",
+            disable=None,
         ) as bar:
             return _follow(cell, folders, trainer, bar, limits, told)
     finally:
@@ -165,9 +188,7 @@ def _supervise(cell: Cell, folders: Folders, files: RunData, limits: Limits) -> 
         signal.signal(signal.SIGTERM, handler)
 
 
-def _follow(
-    cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: Limits, told: list[int]
-) -> str:
+def _follow(cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: Limits, told: list[int]) -> str:
     done = trainer.first_update  # not the bar's count: a hidden one counts nothing
     last_size, last_news, reason = -1, time.monotonic(), None
     while True:
@@ -189,15 +210,18 @@ def _follow(
             if code == 0 and reason == "horizon":
                 return reason
             raise UserError(
-                f"the trainer of {cell.name} ended with exit code {code} after {done} of {cell.horizon_updates} updates; its log is "
+                f"the trainer of {cell.name} ended with exit code {code} after {done} of "
+                f"{cell.horizon_updates} updates; its log is "
                 f"{trainer.console}; start the cell again to go on from its last checkpoint."
             )
         if told:
             raise Preempted(cell.name)
         if time.monotonic() - last_news > limits.stall_seconds:
             raise UserError(
-                f"the trainer of {cell.name} has made no update for {limits.stall_seconds:g} seconds after {done} updates, so it was "
-                f"ended; its log is {trainer.console}; start the cell again to go on from its last checkpoint."
+                f"the trainer of {cell.name} has made no update for {limits.stall_seconds:g} "
+                f"seconds after {done} updates, so it was "
+                f"ended; its log is {trainer.console}; start the cell again to go on from its last "
+                f"checkpoint."
             )
         time.sleep(limits.poll_seconds)
 
@@ -226,12 +250,16 @@ class _Trainer:
         self.first_update = version * cell.sync_interval
         consumed = self.first_update * cell.settings["prompts_per_step"]
         package_root = str(Path(__file__).resolve().parents[2])
-        modules = [*filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")), HOOKS_MODULE]
+        modules = [
+            *filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")),
+            HOOKS_MODULE,
+        ]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([package_root, *filter(None, [os.environ.get("PYTHONPATH")])]),
             "VERL_USE_EXTERNAL_MODULES": ",".join(modules),
-            "VERL_USE_EXTERNAL_PLUGINS": "none",  # nothing that happens to be installed may change a run
+            # nothing that happens to be installed may change a run
+            "VERL_USE_EXTERNAL_PLUGINS": "none",
             "VERL_FILE_LOGGER_PATH": str(attempt / VERL_LOG),
             "RAY_ADDRESS": "local",  # never another cluster that runs on this machine
             "TOKENIZERS_PARALLELISM": "false",
@@ -251,7 +279,8 @@ class _Trainer:
             )
 
     def end(self) -> None:
-        """End the process group, and whatever of this run Ray has detached from it; returns when all are gone."""
+        """End the process group, and whatever of this run Ray has detached from it; returns when
+        all are gone."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
         deadline = time.monotonic() + self._limits.grace_seconds
@@ -262,10 +291,10 @@ class _Trainer:
 
 
 def end_processes(work: Path) -> None:
-    """Kill every process of this machine that belongs to the run in `work`; returns when none is left."""
+    """Kill every process of this machine that belongs to the run in `work`; returns when none is
+    left."""
     while left := gpus.marked_processes(RUN_VARIABLE, str(work)):
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.2)
-

@@ -1,9 +1,12 @@
-"""A cell of a verl study as overrides of verl 0.9.1's fully-async configuration (paper, Appendix B).
+"""A cell of a verl study as overrides of verl 0.9.1's fully-async configuration (paper, Appendix
+B).
 
-The asynchronous schedule k_t = t mod S is [stated]; `staleness_threshold=0` is what realises it exactly: verl then submits S batches of
-prompts for each parameter version and consumes them all before the next synchronisation [derived, checked at run time by `hooks`].
-Every other value carries its mark in `REASONS` below or is a setting of params.yaml. An override that equals the framework's own default
-is not passed on (see `config.minimal`), so that the † of Table 2 means what the paper says: not overridden by the launch script.
+The asynchronous schedule k_t = t mod S is [stated]; `staleness_threshold=0` is what realises it
+exactly: verl then submits S batches of prompts for each parameter version and consumes them all
+before the next synchronisation [derived, checked at run time by `hooks`]. Every other value carries
+its mark in `REASONS` below or is a setting of params.yaml. An override that equals the framework's
+own default is not passed on (see `composition.minimal`), so that the † of Table 2 means what the
+paper says: not overridden by the launch script.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from collapse_laws.study import Cell
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 HOOKS_MODULE, PROBE_MODULE = "collapse_laws.verl.hooks", "collapse_laws.verl.probe"
 
-# Where each setting of params.yaml goes in verl's configuration. None: verl has no key for it and computes with one fixed value.
+# Where each setting of params.yaml goes in verl's configuration. None: verl has no key for it and
+# computes with one fixed value.
 SETTING_KEYS: dict[str, str | None] = {
     "prompts_per_step": f"{ACTOR}.ppo_mini_batch_size",
     "group_size": f"{ROLLOUT}.n",
@@ -104,7 +108,8 @@ def hydra_value(value: Any) -> str:
 
 
 def check_settings(cell: Cell) -> None:
-    """UserError for a setting that verl cannot express, naming the key, the value and what verl computes."""
+    """UserError for a setting that verl cannot express, naming the key, the value and what verl
+    computes."""
     fixed = {
         "ratio": ("behaviour", "the ratio to the behaviour snapshot"),
         "advantage_ddof": (1, "the sample standard deviation"),
@@ -119,7 +124,8 @@ def check_settings(cell: Cell) -> None:
     for key, (allowed, meaning) in fixed.items():
         if cell.settings.get(key) != allowed:
             raise UserError(
-                f"cell {cell.name}: {key}: {cell.settings.get(key)!r} is not allowed with verl, which computes with {meaning}; "
+                f"cell {cell.name}: {key}: {cell.settings.get(key)!r} is not allowed with verl, "
+                f"which computes with {meaning}; "
                 f"allowed: {allowed!r}."
             )
     if cell.settings.get("grad_clip") is None:
@@ -127,15 +133,17 @@ def check_settings(cell: Cell) -> None:
 
 
 def syncs(updates: int, sync_interval: int) -> int:
-    """Learner updates as a whole number of synchronisations, rounded up: verl counts checkpoints and validations in those."""
+    """Learner updates as a whole number of synchronisations, rounded up: verl counts checkpoints
+    and validations in those."""
     return max(1, math.ceil(updates / sync_interval))
 
 
 def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version: int = 0) -> list[Override]:
-    """The complete list for one attempt at a cell's run, including values that equal verl's defaults.
+    """The complete list for one attempt at a cell's run, including values that equal verl's
+    defaults.
 
-    `resume_from` is a `global_step_<version>` folder of verl's, `version` the parameter version it holds (0: from the start). Raises
-    UserError for a setting that verl cannot express.
+    `resume_from` is a `global_step_<version>` folder of verl's, `version` the parameter version it
+    holds (0: from the start). Raises UserError for a setting that verl cannot express.
     """
     check_settings(cell)
     s = cell.settings
@@ -143,12 +151,32 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
     remaining = cell.horizon_updates - version * cell.sync_interval
     table: list[tuple[str, Any, str, str]] = [
         # the asynchronous schedule
-        ("async_training.trigger_parameter_sync_step", cell.sync_interval, "stated", "S, in learner updates"),
-        ("async_training.staleness_threshold", 0, "derived", "any other value lets rollouts run ahead: lags up to 2S-1"),
+        (
+            "async_training.trigger_parameter_sync_step",
+            cell.sync_interval,
+            "stated",
+            "S, in learner updates",
+        ),
+        (
+            "async_training.staleness_threshold",
+            0,
+            "derived",
+            "any other value lets rollouts run ahead: lags up to 2S-1",
+        ),
         ("async_training.partial_rollout", False, "derived", "each sample comes from one snapshot"),
         ("async_training.require_batches", 1, "stated", "one optimizer step per incoming batch"),
-        ("async_training.use_trainer_do_validate", False, "declared", "validation on the rollout workers"),
-        ("async_training.use_dynamic_resource_scheduling", False, "stated", "four rollout and four training GPUs"),
+        (
+            "async_training.use_trainer_do_validate",
+            False,
+            "declared",
+            "validation on the rollout workers",
+        ),
+        (
+            "async_training.use_dynamic_resource_scheduling",
+            False,
+            "stated",
+            "four rollout and four training GPUs",
+        ),
         ("actor_rollout_ref.hybrid_engine", False, "stated", "disaggregated rollout and training"),
         ("data.train_batch_size", 0, "derived", "verl refuses anything else in this recipe"),
         ("data.gen_batch_size", 1, "derived", "prompts are streamed one by one"),
@@ -169,12 +197,27 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
         (f"{ACTOR}.kl_loss_type", s["kl_estimator"], "setting", ""),
         (f"{ACTOR}.clip_ratio_low", s["clip_low"], "setting", ""),
         (f"{ACTOR}.clip_ratio_high", s["clip_high"], "setting", ""),
-        (f"{ACTOR}.clip_ratio_c", NO_DUAL_CLIP if s["dual_clip"] is None else s["dual_clip"], "setting", ""),
+        (
+            f"{ACTOR}.clip_ratio_c",
+            NO_DUAL_CLIP if s["dual_clip"] is None else s["dual_clip"],
+            "setting",
+            "",
+        ),
         (f"{ACTOR}.policy_loss.loss_mode", "vanilla", "stated", "the clipped surrogate"),
         (f"{ACTOR}.loss_agg_mode", s["loss_aggregation"].replace("_", "-"), "setting", ""),
         (f"{ACTOR}.entropy_coeff", s["entropy_coef"], "setting", ""),
-        (f"{ACTOR}.use_rollout_log_probs", True, "stated", "the ratio is to the behaviour snapshot"),
-        ("algorithm.rollout_correction.bypass_mode", True, "stated", "old log-probabilities are the rollout's"),
+        (
+            f"{ACTOR}.use_rollout_log_probs",
+            True,
+            "stated",
+            "the ratio is to the behaviour snapshot",
+        ),
+        (
+            "algorithm.rollout_correction.bypass_mode",
+            True,
+            "stated",
+            "old log-probabilities are the rollout's",
+        ),
         ("algorithm.rollout_correction.rollout_is", None, "stated", "no off-policy correction"),
         ("algorithm.rollout_correction.rollout_rs", None, "stated", "no off-policy correction"),
         # optimiser
@@ -197,7 +240,12 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
         (f"{ROLLOUT}.top_p", s["top_p"], "setting", ""),
         (f"{ROLLOUT}.top_k", s["top_k"], "setting", ""),
         (f"{ROLLOUT}.calculate_log_probs", True, "derived", "the ratio needs them"),
-        (f"{ROLLOUT}.full_determinism", False, "derived", "on, it gives a group's samples one seed: equal samples, no advantage"),
+        (
+            f"{ROLLOUT}.full_determinism",
+            False,
+            "derived",
+            "on, it gives a group's samples one seed: equal samples, no advantage",
+        ),
         (f"{ROLLOUT}.val_kwargs.do_sample", False, "declared", "greedy validation"),
         (f"{ROLLOUT}.val_kwargs.temperature", 0, "declared", "greedy validation"),
         (f"{ROLLOUT}.val_kwargs.n", 1, "declared", "avg@1"),
@@ -214,14 +262,24 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
         (f"{ROLLOUT}.seed", cell.seed, "stated", "the seed changes the rollout samples"),
         (f"{ACTOR}.data_loader_seed", cell.seed, "declared", ""),
         (f"{ACTOR}.fsdp_config.seed", cell.seed, "declared", ""),
-        ("reward.custom_reward_function.path", str(paths.reward), "declared", "one 0/1 reward for all families"),
+        (
+            "reward.custom_reward_function.path",
+            str(paths.reward),
+            "declared",
+            "one 0/1 reward for all families",
+        ),
         ("reward.custom_reward_function.name", "compute_score", "declared", ""),
         # system
         ("actor_rollout_ref.model.path", str(paths.model), "stated", ""),
         ("actor_rollout_ref.model.external_lib", PROBE_MODULE, "declared", "the gradient cosine"),
         (f"{ACTOR}.strategy", "fsdp2", "stated", "fsdp_config.strategy alone is overwritten by it"),
         (f"{ACTOR}.fsdp_config.strategy", "fsdp2", "derived", "as actor.strategy"),
-        (f"{ACTOR}.use_dynamic_bsz", True, "system", "micro-batches by tokens; the update is the same"),
+        (
+            f"{ACTOR}.use_dynamic_bsz",
+            True,
+            "system",
+            "micro-batches by tokens; the update is the same",
+        ),
         (f"{ACTOR}.ppo_max_token_len_per_gpu", system["max_tokens_per_gpu"], "system", ""),
         (f"{ROLLOUT}.tensor_model_parallel_size", system["tensor_parallel"], "system", ""),
         (f"{ROLLOUT}.gpu_memory_utilization", system["gpu_memory_utilization"], "system", ""),
@@ -231,19 +289,49 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
         ("rollout.nnodes", 1, "stated", "one node"),
         ("rollout.n_gpus_per_node", system["rollout_gpus"], "stated", "four rollout GPUs"),
         ("trainer.device", cell.device, "system", ""),
-        ("ray_kwargs.ray_init.num_cpus", 64, "system", "logical ones: fewer than verl's actors reserve, and it waits for ever"),
+        (
+            "ray_kwargs.ray_init.num_cpus",
+            64,
+            "system",
+            "logical ones: fewer than verl's actors reserve, and it waits for ever",
+        ),
         # logs, validation, checkpoints; verl counts the last two in synchronisations
         ("trainer.logger", ["console", "file"], "declared", ""),
         ("trainer.project_name", cell.study, "declared", ""),
         ("trainer.experiment_name", cell.name, "declared", ""),
         ("trainer.val_before_train", True, "declared", "validation of the start"),
-        ("trainer.test_freq", syncs(s["validation_every_updates"], cell.sync_interval), "declared", ""),
-        ("trainer.save_freq", syncs(s["checkpoint_every_updates"], cell.sync_interval), "declared", ""),
-        ("trainer.max_actor_ckpt_to_keep", 2, "declared", "one complete state while the next is written"),
-        (f"{ACTOR}.checkpoint.save_contents", ["model", "optimizer", "extra", "hf_model"], "declared", "the evaluation's format"),
+        (
+            "trainer.test_freq",
+            syncs(s["validation_every_updates"], cell.sync_interval),
+            "declared",
+            "",
+        ),
+        (
+            "trainer.save_freq",
+            syncs(s["checkpoint_every_updates"], cell.sync_interval),
+            "declared",
+            "",
+        ),
+        (
+            "trainer.max_actor_ckpt_to_keep",
+            2,
+            "declared",
+            "one complete state while the next is written",
+        ),
+        (
+            f"{ACTOR}.checkpoint.save_contents",
+            ["model", "optimizer", "extra", "hf_model"],
+            "declared",
+            "the evaluation's format",
+        ),
         (f"{ACTOR}.checkpoint.load_contents", ["model", "optimizer", "extra"], "declared", ""),
         ("trainer.default_local_dir", str(paths.checkpoints), "declared", ""),
-        ("trainer.resume_mode", "resume_path" if resume_from else "disable", "declared", "never a silent resume"),
+        (
+            "trainer.resume_mode",
+            "resume_path" if resume_from else "disable",
+            "declared",
+            "never a silent resume",
+        ),
         ("trainer.resume_from_path", str(resume_from) if resume_from else None, "declared", ""),
         ("hydra.run.dir", str(paths.log / "hydra"), "declared", ""),
     ]
@@ -264,7 +352,8 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
 
 
 def extra(text: str) -> Override:
-    """An override of the study's own, `key=value` or `+key=value`, for a site or a test machine; it replaces one of ours.
+    """An override of the study's own, `key=value` or `+key=value`, for a site or a test machine; it
+    replaces one of ours.
 
     UserError where the text is neither.
     """

@@ -1,9 +1,12 @@
-"""Loaded inside verl's learner workers through `external_lib`: the gradient cosine and the update's size on FSDP2 shards.
+"""Loaded inside verl's learner workers through `external_lib`: the gradient cosine and the update's
+size on FSDP2 shards.
 
-Appendix B [stated]: c_t is taken between the raw gradients of consecutive learner steps, before the optimizer state is applied; inner
-products and norms are accumulated across data-parallel ranks and the full vector is never materialised. Here: before clipping, over
-each rank's own shards, one all-reduce of three double-precision scalars. A first, non-finite or zero-norm comparison is left out, never 0.
-The previous gradient stays on the device (one extra float32 shard); the starting parameters are kept in host memory.
+Appendix B [stated]: c_t is taken between the raw gradients of consecutive learner steps, before the
+optimizer state is applied; inner products and norms are accumulated across data-parallel ranks and
+the full vector is never materialised. Here: before clipping, over each rank's own shards, one
+all-reduce of three double-precision scalars. A first, non-finite or zero-norm comparison is left
+out, never 0. The previous gradient stays on the device (one extra float32 shard); the starting
+parameters are kept in host memory.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Inner product with a double-precision sum; the products are rounded once, in the tensors' own precision."""
+    """Inner product with a double-precision sum; the products are rounded once, in the tensors' own
+    precision."""
     return (a * b).sum(dtype=torch.float64)
 
 
@@ -51,7 +55,8 @@ class Probe:
 
     @torch.no_grad()
     def compare(self, parameters: list[torch.nn.Parameter], group: Any) -> None:
-        """Norm of the gradient and its cosine to the previous one; then the gradient becomes the previous one."""
+        """Norm of the gradient and its cosine to the previous one; then the gradient becomes the
+        previous one."""
         gradients = [local(p.grad).detach() if p.grad is not None else None for p in parameters]
         sums = torch.zeros(3, dtype=torch.float64, device=local(parameters[0]).device)
         first = self.previous is None
@@ -73,8 +78,15 @@ class Probe:
             self.values["grad_cos"] = value
 
     @torch.no_grad()
-    def measure(self, parameters: list[torch.nn.Parameter], before: list[torch.Tensor], lr: float, group: Any) -> None:
-        """Root mean squares a coordinate: of the update divided by the learning rate, and of the way from the start."""
+    def measure(
+        self,
+        parameters: list[torch.nn.Parameter],
+        before: list[torch.Tensor],
+        lr: float,
+        group: Any,
+    ) -> None:
+        """Root mean squares a coordinate: of the update divided by the learning rate, and of the
+        way from the start."""
         sums = torch.zeros(3, dtype=torch.float64, device=before[0].device)
         for index, (parameter, old) in enumerate(zip(parameters, before, strict=True)):
             new = local(parameter).detach()
@@ -97,12 +109,14 @@ def trained(engine: Any) -> list[torch.nn.Parameter]:
 
 
 def shard_group(engine: Any) -> Any:
-    """The group over which parameters are sharded; RuntimeError where that is not simply every rank."""
+    """The group over which parameters are sharded; RuntimeError where that is not simply every
+    rank."""
     group = engine.get_data_parallel_group()
     world = dist.get_world_size()
     if dist.get_world_size(group) != world or engine.engine_config.fsdp_size not in (-1, world):
         raise RuntimeError(
-            "the gradient cosine needs parameters sharded over all ranks: fsdp_config.fsdp_size=-1 and no sequence parallelism; "
+            "the gradient cosine needs parameters sharded over all ranks: fsdp_config.fsdp_size=-1 "
+            "and no sequence parallelism; "
             "replicated shards would be counted twice."
         )
     return group
@@ -117,7 +131,11 @@ def install() -> None:
     from verl.trainer.ppo import core_algos
     from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 
-    initialize, optimizer_step, train_batch = FSDPEngine.initialize, FSDPEngine.optimizer_step, FSDPEngine.train_batch
+    initialize, optimizer_step, train_batch = (
+        FSDPEngine.initialize,
+        FSDPEngine.optimizer_step,
+        FSDPEngine.train_batch,
+    )
     vanilla = core_algos.POLICY_LOSS_REGISTRY["vanilla"]
     current: dict[str, Probe] = {}
 
@@ -142,7 +160,8 @@ def install() -> None:
         probe.ratio_max = 0.0
         output = train_batch(self, data, loss_function)
         if self.is_mp_src_rank_with_outputs():
-            # lists: verl flattens them over ranks, and takes the maximum where the name says max, else the mean
+            # lists: verl flattens them over ranks, and takes the maximum where the name says max,
+            # else the mean
             output["metrics"].update({key: [value] for key, value in probe.values.items()})
             output["metrics"]["ratio_max"] = [probe.ratio_max]
         return output
@@ -154,7 +173,11 @@ def install() -> None:
             current["probe"].ratio_max = max(current["probe"].ratio_max, float(ratio.max().exp()))
         return vanilla(old_log_prob, log_prob, *args, **kwargs)
 
-    FSDPEngine.initialize, FSDPEngine.optimizer_step, FSDPEngine.train_batch = _initialize, _optimizer_step, _train_batch
+    FSDPEngine.initialize, FSDPEngine.optimizer_step, FSDPEngine.train_batch = (
+        _initialize,
+        _optimizer_step,
+        _train_batch,
+    )
     core_algos.POLICY_LOSS_REGISTRY["vanilla"] = _vanilla
 
 

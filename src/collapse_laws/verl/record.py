@@ -15,16 +15,38 @@ from collapse_laws.fingerprint import training_fingerprint
 from collapse_laws.runrecord import SCHEMA_VERSION, RunWriter, finish
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
-from collapse_laws.verl.adapter import LINES, VERL_LOG, Branch, read_attempts, snapshot_rows, step_rows, validation_reward
+from collapse_laws.verl.adapter import (
+    LINES,
+    VERL_LOG,
+    Branch,
+    read_attempts,
+    snapshot_rows,
+    step_rows,
+    validation_reward,
+)
 from collapse_laws.verl.data import RunData
 
 SOURCE = "source.json"  # beside a fetched model: hub id, revision and commit
-PACKAGES = ("collapse-laws", "numpy", "torch", "transformers", "verl", "vllm", "ray", "tensordict", "flash-attn")
+PACKAGES = (
+    "collapse-laws",
+    "numpy",
+    "torch",
+    "transformers",
+    "verl",
+    "vllm",
+    "ray",
+    "tensordict",
+    "flash-attn",
+)
 
 
 def export_final(states: Path, checkpoints: Path) -> None:
-    """Move the Hugging Face copy of verl's last checkpoint to `checkpoints`/final; nothing where none was saved."""
-    found = sorted(states.glob("global_step_*/actor/huggingface"), key=lambda p: int(p.parts[-3].rsplit("_", 1)[1]))
+    """Move the Hugging Face copy of verl's last checkpoint to `checkpoints`/final; nothing where
+    none was saved."""
+    found = sorted(
+        states.glob("global_step_*/actor/huggingface"),
+        key=lambda p: int(p.parts[-3].rsplit("_", 1)[1]),
+    )
     if not found or (checkpoints / "final").exists():
         return
     checkpoints.mkdir(parents=True, exist_ok=True)
@@ -33,7 +55,14 @@ def export_final(states: Path, checkpoints: Path) -> None:
 
 
 def write_record(
-    cell: Cell, branch: Branch, files: RunData, work: Path, model: Path, out: Path, reason: str, began: datetime
+    cell: Cell,
+    branch: Branch,
+    files: RunData,
+    work: Path,
+    model: Path,
+    out: Path,
+    reason: str,
+    began: datetime,
 ) -> None:
     """Write rows and the attempts' own lines to `out`, and run.json last."""
     record = work / "record"
@@ -57,7 +86,13 @@ def write_record(
 
 
 def manifest(
-    cell: Cell, branch: Branch, files: RunData, model: Path, reason: str, began: datetime, starts: list[int]
+    cell: Cell,
+    branch: Branch,
+    files: RunData,
+    model: Path,
+    reason: str,
+    began: datetime,
+    starts: list[int],
 ) -> dict[str, Any]:
     """run.json: what was asked for, with what it was made, and how long it took."""
     source = model / SOURCE
@@ -80,7 +115,8 @@ def manifest(
         "updates": len(branch.updates),
         "stop_reason": reason,
         "final_validation_reward": validation_reward(
-            branch.validations.get(len(branch.updates) // cell.sync_interval, {}), files.validation_sizes
+            branch.validations.get(len(branch.updates) // cell.sync_interval, {}),
+            files.validation_sizes,
         )[0],
         "starting_model": json.loads(source.read_text()) if source.exists() else None,
         "data": files.digests,
