@@ -135,9 +135,7 @@ def metric_name(key: str) -> str:
     return _split_run(key)[1]
 
 
-def read_csv(
-    lines: Iterator[bytes], path: Path, table: MetricTable, wanted: Iterable[str]
-) -> CsvTable:
+def read_csv(lines: Iterator[bytes], path: Path, table: MetricTable, wanted: Iterable[str]) -> CsvTable:
     """Fill the table; the parser tells what it met."""
     parser = CsvTable(table, path, wanted)
     for line in lines:

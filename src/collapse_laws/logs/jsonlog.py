@@ -25,11 +25,14 @@ _ENVELOPES = frozenset({"data", "metrics", "log", "logs", "values", "scalars", "
 _NAME_KEYS = ("name", "metric", "key", "tag")
 _MAX_DEPTH = 6
 # a name, a text, or a number, in the order of a JSON line
-_TOKEN = re.compile(r'("(?:[^"\\]|\\.)*"\s*:\s*)|"(?:[^"\\]|\\.)*"|(-?[0-9][-+0-9.eE]*|NaN|-?Infinity)')
+_TOKEN = re.compile(rb'("(?:[^"\\]|\\.)*"\s*:\s*)|"(?:[^"\\]|\\.)*"|(-?[0-9][-+0-9.eE]*|NaN|-?Infinity)')
 
 
 class JsonLines:
     """Parses one line after another into a table."""
+
+    separator = b","
+    waiting = False
 
     def __init__(self, table: MetricTable) -> None:
         self.table = table
@@ -48,7 +51,6 @@ class JsonLines:
         if not isinstance(value, dict) or not put_object(self.table, value):
             self.damaged += not isinstance(value, dict)
 
-
     def places(self, line: str) -> list[Place] | None:
         """Where an object's line holds its numbers; None where a text names a metric or holds its number."""
         ordinal = itertools.count()
@@ -58,32 +60,33 @@ class JsonLines:
 
         try:
             value = json.loads(line)
-            numbered = json.loads(
-                line, parse_float=number_it, parse_int=number_it, parse_constant=number_it
-            )
+            numbered = json.loads(line, parse_float=number_it, parse_int=number_it, parse_constant=number_it)
         except (ValueError, RecursionError):
             return None
         if not isinstance(value, dict) or any(isinstance(value.get(k), str) for k in _NAME_KEYS):
             return None
-        wanted = _kept(self.table, value)
-        which = _kept(self.table, _without_texts(numbered))
-        if [key for key, _ in wanted] != [key for key, _ in which]:
-            return None
         spots = _spots(line)
-        if len(spots) != next(ordinal):
+        names = [key for key, _ in _kept(self.table, value)]
+        which = _kept(self.table, _without_texts(numbered))
+        if len(spots) != next(ordinal) or names != [key for key, _ in which]:
             return None
-        return _places(line, [(key, spots[int(number)]) for key, number in which], wanted)
+        places = [Place(key, *spots[int(number)]) for key, number in which]
+        return places or None
 
-    def column(self, key: str) -> tuple[array, array]:
+    def storage(self, key: str) -> tuple[array, array]:
         """Where the table keeps a key's values."""
         return self.table.storage(key)
 
-    def put_numbers(self, columns: list[tuple[array, array]], numbers: list[float]) -> None:
-        """One object, by its numbers."""
-        row = self.table.start_row()
-        for (rows, values), number in zip(columns, numbers, strict=True):
-            rows.append(row)
-            values.append(number)
+    def put_lines(self, columns: tuple[tuple[array, array], ...], numbers: list[list[float]]) -> None:
+        """Objects, one a row, by their numbers."""
+        first = self.table.rows
+        self.table.rows += len(numbers[0])
+        for (column, values), found in zip(columns, numbers, strict=True):
+            column.extend(range(first, self.table.rows))
+            values.extend(found)
+
+    def glance(self, line: str) -> None:
+        """No line is known to hold nothing."""
 
 
 class _Kept(MetricTable):
@@ -114,28 +117,14 @@ def _without_texts(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spots(line: str) -> list[tuple[int, int, int]]:
-    """For each number of a line: where the name before it begins, where it begins itself, and where it ends."""
+    """For each number of a line, in bytes: where the name before it begins, where it begins itself, and where it ends."""
     spots, name = [], 0
-    for token in _TOKEN.finditer(line):
+    for token in _TOKEN.finditer(line.encode()):
         if token.group(1):
             name = token.start()
         elif token.group(2):
             spots.append((name, *token.span(2)))
     return spots
-
-
-def _places(
-    line: str, spots: list[tuple[str, tuple[int, int, int]]], wanted: list[tuple[str, float]]
-) -> list[Place] | None:
-    """Places that find exactly these numbers of this line; None where a number's own name does not lead to it."""
-    places, at = [], 0
-    for (key, (name, start, end)), (_, number) in zip(spots, wanted, strict=True):
-        before, after = line[name:start], line[end : end + 1]
-        if name < at or line.find(before, at) != name or as_number(json.loads(line[start:end])) != number:
-            return None
-        places.append(Place(key, before.encode(), after.encode()))
-        at = end
-    return places
 
 
 def put_object(table: MetricTable, value: Mapping[str, Any]) -> bool:

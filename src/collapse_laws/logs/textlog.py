@@ -41,11 +41,16 @@ _OTHER_BAR = re.compile(
 )
 
 
-_MAYBE_WRAPPED = re.compile(r"((?:(?:np|numpy)\.)?(?:float|int)\d+\(|)[-+0-9.eE]+(?(1)\)?)")
+_MAYBE_WRAPPED = re.compile(r"(?:(?:(?:np|numpy)\.)?(?:float|int)\d+\()?([-+0-9.eE]+|nan|inf)\)?")
+_NOTHING = ("None", "null")
+_WORD = re.compile(r"[A-Za-z_][\w/.@\-]*")
+_SPOKEN_WORD = re.compile(r"step|iter|update", re.IGNORECASE)
 
 
 class TextLines:
     """Parses one line after another into a table. Keeps the open row, the open step and the position of the bar."""
+
+    separator = b" "
 
     def __init__(self, table: MetricTable) -> None:
         self.table = table
@@ -54,7 +59,7 @@ class TextLines:
         self._bar: int | None = None
         self._used: int | None = None  # bar position that the last stepless row took
         self._total: int | None = None
-        self._waiting = False  # the last stepless row still needs the next bar
+        self.waiting = False  # the last stepless row still needs the next bar
 
     def feed(self, line: str) -> None:
         """Take in one line, with or without its newline."""
@@ -78,45 +83,54 @@ class TextLines:
             head = head.rpartition(" - ")[0]
         self.feed(head)
 
+    def glance(self, line: str) -> None:
+        """A line without metrics can only move the bar."""
+        if "/" in line and "[" in line:
+            self._read_bar(line)
+
     def places(self, line: str) -> list[Place] | None:
-        """Where a line of verl's console holds its numbers, the step first; None for all other lines."""
-        line = strip_colours(line)
-        at = _find_step(line, 0) if " - " in line else -1
-        if at < 0 or "[" in line or _find_step(line, at + 5) > 0:
+        """Where a line of verl's console holds its numbers, the step first; no place where no word of a line is a metric's name."""
+        plain = strip_colours(line)
+        at = _find_step(plain, 0) if " - " in plain else -1
+        if at < 0:
+            words = _WORD.findall(plain)
+            inert = "{" not in plain and not any(map(self.table.keeps, words)) and not _SPOKEN_WORD.search(plain)
+            return [] if inert and plain == line else None
+        if "[" in plain or _find_step(plain, at + 5) > 0 or not line.endswith(plain[at:]):
             return None
-        step, *parts = line[at:].removesuffix("\n").split(" - ")
-        found = [Place("step", step[:5].encode(), b" ")]
+        step, *parts = plain[at:].removesuffix("\n").split(" - ")
         if not step[5:].isdecimal():
             return None
-        for number, part in enumerate(parts, 1):
+        name = len(line[: len(line) - len(plain) + at].encode())
+        found = [Place("step", name, name + 5, name + len(step))]
+        name += len(step)
+        for part in parts:
             key, mark, text = part.rpartition(":")
-            if not key or not self.table.keeps(key):
-                continue
-            plain = _MAYBE_WRAPPED.fullmatch(text)
-            if plain is None:
-                return None
-            after = ")" if plain.group(1) else ("\n" if number == len(parts) else " ")
-            before = f" - {key}{mark}{plain.group(1)}"
-            found.append(Place(key, before.encode(), after.encode()))
+            if key and text not in _NOTHING and self.table.keeps(key):
+                number = _MAYBE_WRAPPED.fullmatch(text)
+                if number is None:
+                    return None
+                start = name + 3 + len((key + mark).encode()) + number.start(1)
+                found.append(Place(key, name, start, start + len(number.group(1))))
+            name += 3 + len(part.encode())
         return found
 
-    def column(self, key: str) -> tuple[array, array]:
+    def storage(self, key: str) -> tuple[array, array]:
         """Where the table keeps a key's values."""
         return self.table.storage(key)
 
-    def put_numbers(self, columns: list[tuple[array, array]], numbers: list[float]) -> None:
-        """One line of verl's console, by its numbers; the first is the step."""
-        step = numbers[0]
-        table = self.table
-        if step != self._step:
-            table.rows += 1
-            self._step = step
-        else:
-            columns, numbers = columns[1:], numbers[1:]
-        row = table.rows - 1
-        for (rows, values), number in zip(columns, numbers, strict=True):
+    def put_lines(self, columns: tuple[tuple[array, array], ...], numbers: list[list[float]]) -> None:
+        """Lines of verl's console, by their numbers; the first is the step."""
+        row, last = self.table.rows - 1, self._step
+        rows = []
+        for step in numbers[0]:
+            if step != last or row < 0:
+                row, last = row + 1, step
             rows.append(row)
-            values.append(number)
+        self.table.rows, self._step = row + 1, last
+        for (column, values), found in zip(columns, numbers, strict=True):
+            column.extend(rows)
+            values.extend(found)
 
     def _open(self, step: float) -> None:
         if step != self._step or not self.table.rows:
@@ -179,9 +193,9 @@ class TextLines:
         self._step = None
         if self._bar and self._bar != self._used:
             self.table.put(BAR_STEP, self._bar)
-            self._used, self._waiting = self._bar, False
+            self._used, self.waiting = self._bar, False
         else:
-            self._waiting = True
+            self.waiting = True
 
     def _read_bar(self, line: str) -> int | None:
         """Follow the training bar; returns its position if this line shows it."""
@@ -195,9 +209,9 @@ class TextLines:
             if total != self._total:
                 continue
             self._bar = shown = position
-            if self._waiting and position != self._used and position > 0:
+            if self.waiting and position != self._used and position > 0:
                 self.table.put(BAR_STEP, position)
-                self._used, self._waiting = position, False
+                self._used, self.waiting = position, False
         return shown
 
 
