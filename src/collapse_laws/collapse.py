@@ -258,19 +258,31 @@ def _find_drops(series: RewardSeries, ceiling: np.ndarray, rule: Criterion, cras
     """All drops in order. A drop at the very last point counts unless the run crashed there."""
     reward, found, position = series.reward, [], 0
     candidates = np.flatnonzero(_below(series, ceiling, rule.rho, rule))
-    for start in candidates:
+    for start in candidates.tolist():
         if start < position:
             continue
-        later = np.flatnonzero(reward[start + 1 :] >= rule.recovery * ceiling[start])
-        end = int(start) + 1 + int(later[0]) if later.size else None
         at_end = start + 1 == reward.size
         confirmed = not crashed if at_end else reward[start + 1] <= rule.confirm * ceiling[start]
-        if confirmed or end == start + 1:
-            found.append(_Found(int(start), end))
-            if end is None:
-                break
-            position = end
+        recovery = rule.recovery * ceiling[start]
+        if not confirmed and (at_end or reward[start + 1] < recovery):
+            continue
+        end = _first_from(reward, start + 1, recovery)
+        found.append(_Found(start, end))
+        if end is None:
+            break
+        position = end
     return found
+
+
+def _first_from(reward: np.ndarray, begin: int, level: float) -> int | None:
+    """The first position from `begin` on with a reward of at least `level`; looks no further than twice as far as needed."""
+    width = 16
+    while begin < reward.size:
+        reached = np.flatnonzero(reward[begin : begin + width] >= level)
+        if reached.size:
+            return begin + int(reached[0])
+        begin, width = begin + width, 2 * width
+    return None
 
 
 def _lasting(found: list[_Found], points: int) -> bool:
