@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collapse_laws.advise.calibration import Brackets, reference_budget
+from collapse_laws.advise.calibration import Brackets, brackets_of, reference_budget
 from collapse_laws.advise.judge import judge, rates
 from collapse_laws.errors import UserError
 from collapse_laws.laws.boundary import Boundary, fit_boundary
@@ -50,16 +50,7 @@ def calibrate(runs: Sequence[Observation], name: str) -> Calibration:
     boundary.
     """
     boundary, clock = fit_boundary(runs), fit_clock(runs)
-    shared = clock.c2 or clock.c2_profile or (None, None)
-    brackets = Brackets(
-        name=name,
-        stable_max=boundary.product.stable_max,
-        collapsed_min=boundary.product.collapsed_min,
-        c2_low=shared[0],
-        c2_high=shared[1],
-        source=f"{len(runs)} runs",
-        refuted=boundary.product.refuted,
-    )
+    brackets = brackets_of(boundary, clock, name, f"{len(runs)} runs")
     return Calibration(brackets, tuple(runs), boundary, clock)
 
 

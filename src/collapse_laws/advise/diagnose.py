@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collapse_laws.advise.calibration import PUBLISHED, Brackets, reference_budget
+from collapse_laws.advise.calibration import Brackets, published_brackets, reference_budget
 from collapse_laws.advise.judge import Rates, judge, rates
 from collapse_laws.advise.readings import NAMES, Reading, readings
 from collapse_laws.collapse import Outcome
@@ -89,7 +89,7 @@ class Diagnosis:
 def diagnose(log: ReadLog, lr: float | None = None, calibration: tuple[Brackets, ...] | None = None) -> Diagnosis:
     """Judge a log. `calibration` replaces the published brackets."""
     rate = rates(log, lr)
-    brackets = calibration or PUBLISHED
+    brackets = calibration or published_brackets()
     outcome = judge(log, rate, reference_budget(brackets))
     cycle = log.sync_interval or log.series.stride
     event = next(

@@ -72,11 +72,12 @@ def resolve_repeats(step: np.ndarray, reward: np.ndarray, where: str) -> tuple[n
 
 def _refuse_second_run(step: np.ndarray, reward: np.ndarray, row: int, where: str) -> None:
     again = step[row:]
-    first_leg = {s: r for s, r in zip(step[:row].tolist(), reward[:row].tolist(), strict=True)}
-    same = all(
-        np.isclose(first_leg[s], r, rtol=1e-4, atol=1e-6, equal_nan=True)
-        for s, r in zip(again.tolist(), reward[row:].tolist(), strict=True)
-        if s in first_leg
+    order = np.argsort(step[:row], kind="stable")
+    first_steps, first_rewards = step[:row][order], reward[:row][order]
+    place = np.searchsorted(first_steps, again, side="right") - 1  # the latest of repeated steps
+    shared = (place >= 0) & (first_steps[np.maximum(place, 0)] == again)
+    same = np.allclose(
+        first_rewards[place[shared]], reward[row:][shared], rtol=1e-4, atol=1e-6, equal_nan=True
     )
     if not same or again.max() <= step[:row].max():
         low, high = int(step[:row].min()), int(step[:row].max())
