@@ -43,7 +43,10 @@ def metrics(step: int) -> dict[str, float]:
 
 
 def console_line(step: int) -> str:
-    pairs = (f"{key}:np.float64({value!r})" if key == "actor/lr" else f"{key}:{value!r}" for key, value in metrics(step).items())
+    pairs = (
+        f"{key}:np.float64({value!r})" if key == "actor/lr" else f"{key}:{value!r}"
+        for key, value in metrics(step).items()
+    )
     return f"\x1b[36m(TaskRunner pid=3165)\x1b[0m step:{step} - {' - '.join(pairs)}\n"
 
 

@@ -50,6 +50,16 @@ def test_full_series_is_read_exactly(tmp_path: Path) -> None:
     assert log.record.steps["lr"].eq(1e-6).all()
 
 
+def test_inferred_steps_are_said(tmp_path: Path) -> None:
+    for name, says in (
+        ("printed plain", "wrong unless logging_steps is 1"),
+        ("printed plain, logging every 4", "one every 4 update(s), since the closing summary"),
+    ):
+        log = read_log(variants.write(name, tmp_path), sync_interval=4)
+        assert any(says in note for note in log.notes)
+    assert log.series.updates == 48
+
+
 def test_resume_keeps_the_later_rows(tmp_path: Path) -> None:
     path = tmp_path / "log"
     first = [{"step": s, "reward": 0.1} for s in range(1, 31)]

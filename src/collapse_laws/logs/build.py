@@ -4,6 +4,7 @@ on exactness.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import pandas as pd
 
 from collapse_laws.errors import UserError
 from collapse_laws.logs import own
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, choose, rivals
-from collapse_laws.logs.series import Series, resolve_repeats, spans
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, choose, rivals
+from collapse_laws.logs.series import Series, resolve_repeats, spans, stride_of
 from collapse_laws.logs.snapshots import SnapshotMeans, snapshot_means
 from collapse_laws.logs.table import MetricTable
 from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord
@@ -23,11 +24,15 @@ _METRICS = (
 ).split()
 
 
+# trainers that are known to average over the updates since their previous record
+_AVERAGED = ("trl_trainer_state", "verl_file", "verl_console")
+
+
 def build(
     where: str,
     table: MetricTable,
     notes: list[str],
-    averaged: bool,
+    kind: str,
     reward_key: str | None,
     step_key: str | None,
     sync_interval: int | None,
@@ -49,7 +54,10 @@ def build(
         step = step * interval - 1  # record v ends with update vS-1, counted from 1
     elif fully_async and "learner_step" not in keys:
         notes.append("`step` counts synchronisations here; without S it cannot be turned into updates")
-    first, last, stride, zero_based = spans(step, fully_async, averaged)
+    every = None
+    if kind in ("trl_trainer_state", "tensorboard") or (kind == "text" and table.count(ORDINAL)):
+        every = _logging_stride(step_of_row, table, keys)
+    first, last, stride, zero_based = spans(step, fully_async, kind in _AVERAGED, every)
     made = last >= 0
     first, last, reward, step = first[made], last[made], reward[made], step[made]
     metrics = {
@@ -218,8 +226,7 @@ def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
     rows = np.flatnonzero(np.isfinite(ordinal))
     known = rows[np.isfinite(bar[rows])]
     if not known.size:
-        notes.append("records have no step and there is no progress bar: each is taken for one update")
-        return ordinal
+        return ordinal * _updates_a_dictionary(table, rows.size, notes)
     notes.append(f"{rows.size} records without a step of their own were dated by the progress bar")
     if known.size == 1:
         return bar
@@ -232,6 +239,31 @@ def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
         if before.size:
             bar[row] = bar[before[-1]] + stride * (ordinal[row] - ordinal[before[-1]])
     return bar
+
+
+def _updates_a_dictionary(table: MetricTable, printed: int, notes: list[str]) -> int:
+    """How many updates lie between printed dictionaries without a step or a bar: told by the closing summary, or else one."""
+    lead = "printed dictionaries carry no step and there is no progress bar, so steps were inferred by counting them:"
+    _, totals = table.column(TOTAL)
+    total = float(totals[-1]) if totals.size else math.nan
+    if math.isfinite(total) and printed <= total < 1e9:
+        every = round(total / printed)
+        if abs(total / every - printed) <= 1 + 1e-3 * printed:
+            notes.append(f"{lead} one every {every} update(s), since the closing summary tells of {total:.0f} updates")
+            return every
+    notes.append(f"{lead} each is taken for one update, which is wrong unless logging_steps is 1")
+    return 1
+
+
+def _logging_stride(step_of_row: np.ndarray, table: MetricTable, keys: dict[str, str]) -> int | None:
+    """Updates between the records of a TRL log, with or without a reward: with several updates a generation batch, only
+    the first of them logs a reward.
+    """
+    if "lr" not in keys:
+        return None
+    logged = step_of_row[table.column(keys["lr"])[0]]
+    logged = np.unique(logged[np.isfinite(logged)])
+    return int(stride_of(logged)) if logged.size > 1 else None
 
 
 def _sync_interval(

@@ -12,6 +12,7 @@ import re
 # what the text parser itself adds to records that carry no step
 BAR_STEP = "(progress bar)"
 ORDINAL = "(order in the log)"
+TOTAL = "(updates by the summary)"
 
 _REWARDS = (
     r"critic/score/mean",  # verl, before any KL penalty

@@ -208,8 +208,7 @@ def _finish(
     step_key: str | None,
     sync_interval: int | None,
 ) -> ReadLog:
-    averaged = kind in ("trl_trainer_state", "verl_file", "verl_console")
-    fields = build(str(path), table, notes, averaged, reward_key, step_key, sync_interval)
+    fields = build(str(path), table, notes, kind, reward_key, step_key, sync_interval)
     return ReadLog(path=path, format=kind, **fields)
 
 

@@ -12,7 +12,7 @@ import re
 from array import array
 from collections.abc import Iterable
 
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, role_of
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, role_of
 from collapse_laws.logs.numbers import PLAIN, WRAPPED, parse_number
 from collapse_laws.logs.sources import strip_colours
 from collapse_laws.logs.table import MetricTable
@@ -179,12 +179,20 @@ class TextLines:
         if step is not None:
             self._open(step)
         elif self._step is None or line.lstrip().startswith("{"):
-            if not any(_role(key) == "reward" for key, _ in known):
+            roles = {_role(key) for key, _ in known}
+            if not roles & {"reward", "lr"}:
+                self._read_summary(dict(pairs))
                 return
             self._open_stepless()
         for key, number in known:
             if step is None or number != step or not _is_step(key):
                 self.table.put(key, number)
+
+    def _read_summary(self, summary: dict[str, float]) -> None:
+        """What transformers prints at the end tells the number of updates."""
+        seconds, rate = summary.get("train_runtime"), summary.get("train_steps_per_second")
+        if seconds and rate and self.table.rows:
+            self.table.put(TOTAL, seconds * rate)
 
     def _open_stepless(self) -> None:
         self.table.start_row()
