@@ -14,6 +14,7 @@ import numpy as np
 from collapse_laws.collapse import Criterion, Outcome, classify
 from collapse_laws.errors import UserError
 from collapse_laws.logs import ReadLog
+from collapse_laws.logs.numbers import check_rate, is_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,13 @@ class Rates:
 def rates(log: ReadLog, given: float | None) -> Rates:
     """The learning rates: the user's, else the log's; UserError for one that is not a positive number."""
     if given is not None:
-        if not (np.isfinite(given) and given > 0):
-            raise UserError(f"--lr {given!r} is not allowed; allowed: a number above 0.")
+        check_rate(given)
         return Rates(given, "given", True, np.empty(0, int), np.empty(0))
     values = log.series.metrics.get("lr", np.empty(0))
-    known = np.isfinite(values)
-    if not known.any():
+    known = np.isfinite(values) & (values >= 0)
+    if not known.any() or not is_rate(float(np.median(values[known]))):
         recorded = log.record.lr
+        recorded = recorded if recorded is not None and is_rate(recorded) else None
         return Rates(recorded, "log" if recorded else "unknown", True, np.empty(0, int), np.empty(0))
     last, values = log.series.last[known], values[known]
     constant = bool(np.ptp(values) <= 1e-9 * np.abs(values).max())

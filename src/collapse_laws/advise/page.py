@@ -69,7 +69,8 @@ def plot(
     thin = slice(None, None, max(1, -(-t.size // _MOST_POINTS)))
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
     if high - low < 1e-12 * max(1.0, abs(high)):
-        low, high = low - 0.5, high + 0.5
+        margin = 0.5 * max(1.0, abs(high))
+        low, high = low - margin, high + margin
     first, last = (int(t[0]), max(int(t[-1]), int(t[0]) + 1)) if t.size else (0, 1)
 
     def x(at: np.ndarray | float) -> np.ndarray | float:

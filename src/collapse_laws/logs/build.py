@@ -14,6 +14,7 @@ import pandas as pd
 from collapse_laws.errors import UserError
 from collapse_laws.logs import own
 from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, choose, rivals
+from collapse_laws.logs.numbers import MOST_UPDATES, credible
 from collapse_laws.logs.series import Series, resolve_repeats, spans, stride_of
 from collapse_laws.logs.snapshots import SnapshotMeans, snapshot_means
 from collapse_laws.logs.table import MetricTable
@@ -40,7 +41,9 @@ def build(
     """The fields of a ReadLog from a filled table; UserError where it has no reward."""
     keys = _choose_keys(where, table, notes, reward_key, step_key)
     step_of_row, counts = _steps_of_rows(table, keys, step_key, notes)
+    step_of_row = credible(step_of_row, MOST_UPDATES)
     rows, reward = table.column(keys["reward"])
+    reward = credible(reward)
     step = step_of_row[rows]
     has_step = np.isfinite(step)
     if not has_step.any():
@@ -299,6 +302,7 @@ def _aligned(
 ) -> np.ndarray:
     """[records] a metric at the steps of the reward records, the last of repeated values."""
     rows, values = table.column(key)
+    values = credible(values)
     at = step_of_row[rows]
     if interval is not None and "learner_step" not in keys:
         at = at * interval - 1

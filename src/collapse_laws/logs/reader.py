@@ -17,6 +17,7 @@ from collapse_laws.logs import own
 from collapse_laws.logs.build import build
 from collapse_laws.logs.csvlog import looks_like_csv, metric_name, read_csv
 from collapse_laws.logs.jsonlog import load_document, read_document, read_json_lines
+from collapse_laws.logs.numbers import check_sync_interval
 from collapse_laws.logs.series import Series
 from collapse_laws.logs.snapshots import SnapshotMeans
 from collapse_laws.logs.sources import iter_lines, read_head, text_encoding
@@ -87,8 +88,7 @@ def read_log(
     path = Path(path)
     if format is not None and format not in FORMATS:
         raise UserError(f"--format {format!r} is not known; allowed: {', '.join(FORMATS)}.")
-    if sync_interval is not None and sync_interval < 1:
-        raise UserError(f"--sync-interval {sync_interval} is not allowed; allowed: a whole number from 1.")
+    check_sync_interval(sync_interval)
     table = MetricTable(key for key in (reward_key, step_key) for key in _spellings(key))
     notes: list[str] = []
     if path.is_dir():
