@@ -275,7 +275,7 @@ def _find_drops(series: RewardSeries, ceiling: np.ndarray, rule: Criterion, cras
 
 
 def _first_from(reward: np.ndarray, begin: int, level: float) -> int | None:
-    """The first position from `begin` on with a reward of at least `level`; looks no further than twice as far as needed."""
+    """The first position from `begin` on with a reward of at least `level`; the stretches looked at double."""
     width = 16
     while begin < reward.size:
         reached = np.flatnonzero(reward[begin : begin + width] >= level)

@@ -191,8 +191,8 @@ def printed(every: int, style: str, quoted: bool = False, nan: bool = False) -> 
 
 
 def printed_without_bars(every: int, rewarded: int, summary: bool) -> bytes:
-    """Dictionaries alone, one every `every` updates; the reward is in one of `rewarded` of them, as with several updates a
-    generation batch.
+    """Dictionaries alone, one every `every` updates; the reward is in one of `rewarded` of them, as with several
+    updates a generation batch.
     """
     lines = []
     for number, (step, reward) in enumerate(averages(every)):
@@ -238,7 +238,7 @@ VARIANTS: dict[str, Callable[[], bytes]] = {
     "console windows": lambda: console("(main_task pid=1) ").replace(b"\n", b"\r\n"),
     "console utf16": lambda: console().decode().encode("utf-16"),
     "console timestamps": lambda: b"".join(
-        b"2026-11-29 17:55:47,123 INFO " + l for l in console(bars=False).splitlines(True)
+        b"2026-11-29 17:55:47,123 INFO " + line for line in console(bars=False).splitlines(True)
     ),
     "console no newline": lambda: console(bars=False).rstrip(b"\n"),
     "one metric a line": one_metric_a_line,

@@ -62,13 +62,15 @@ def event_file() -> bytes:
 
 BASES = [*(make() for make in variants.VARIANTS.values()), event_file()]
 NASTY = [
-    b"\x00", b"\n", b"\r", b"\r\n", b"\xff", b"\xef\xbb\xbf", b"\x1b[31m", b"\x1b]0;", b"[0m", b"{", b"}", b"[", b'"', b"'",
-    b"\\", b",", b";", b"\t", b":", b"=", b" - ", b"/", b"|", b"step:", b"step:0 - ", b"step:-5 - ", b" 3/7 [", b"NaN", b"nan",
-    b"inf", b"-Infinity", b"1e308", b"1e999", b"-1e999", b"9" * 30, b"9" * 400, b"9" * 5000, b"1e-400", b"0", b"-1", b"1.5",
-    b"null", b"None", b"true", b"np.float64(", b"tensor(", b"[" * 3000, b'{"a":' * 3000, b'{"step":' * 2000, b"(" * 200,
-    b'"reward": 1e999', b'"step": 1e18', b'"step": 9223372036854775807', b'"step": 1e19', b'"step": -3', b"reward: 1e300",
-    b"critic/score/mean:1e300", b"training/global_step:99999999999999999999", b"fully_async/x:1", b'"fully_async/x": 1,',
-    b"__MIN", b"reward", b"Step", b"# ", b"\x1f\x8b", b":W&B", "\u2588".encode(), "\ud7ff\u0660".encode(),
+    b"\x00", b"\n", b"\r", b"\r\n", b"\xff", b"\xef\xbb\xbf", b"\x1b[31m", b"\x1b]0;", b"[0m", b"{", b"}",
+    b"[", b'"', b"'", b"\\", b",", b";", b"\t", b":", b"=", b" - ", b"/", b"|", b"step:", b"step:0 - ",
+    b"step:-5 - ", b" 3/7 [", b"NaN", b"nan", b"inf", b"-Infinity", b"1e308", b"1e999", b"-1e999", b"9" * 30,
+    b"9" * 400, b"9" * 5000, b"1e-400", b"0", b"-1", b"1.5", b"null", b"None", b"true", b"np.float64(",
+    b"tensor(", b"[" * 3000, b'{"a":' * 3000, b'{"step":' * 2000, b"(" * 200, b'"reward": 1e999',
+    b'"step": 1e18', b'"step": 9223372036854775807', b'"step": 1e19', b'"step": -3', b"reward: 1e300",
+    b"critic/score/mean:1e300", b"training/global_step:99999999999999999999", b"fully_async/x:1",
+    b'"fully_async/x": 1,', b"__MIN", b"reward", b"Step", b"# ", b"\x1f\x8b", b":W&B", "\u2588".encode(),
+    "\ud7ff\u0660".encode(),
 ]  # fmt: skip
 pieces = st.one_of(st.sampled_from(NASTY), st.binary(max_size=6))
 place = st.floats(0, 1)
@@ -103,17 +105,23 @@ numbers = st.one_of(
     st.sampled_from(["0.5", "NaN", "1e999", "", "x", None, True, [], {}]),
 )
 names = st.sampled_from(
-    "step global_step reward critic/score/mean critic/rewards/mean training/global_step actor/lr learning_rate entropy epoch data "
-    "fully_async/count/current_param_version fully_async/count/stale_trajectory_processed name value metric log_history x M t lag "
-    "reward_mean snapshot frac_reward_zero_std rewards/f/mean actor/ppo_kl".split()
+    (
+        "step global_step reward critic/score/mean critic/rewards/mean training/global_step actor/lr "
+        "learning_rate entropy epoch data fully_async/count/current_param_version "
+        "fully_async/count/stale_trajectory_processed name value metric log_history x M t lag reward_mean "
+        "snapshot frac_reward_zero_std rewards/f/mean actor/ppo_kl"
+    ).split()
 )
 objects = st.dictionaries(names, st.one_of(numbers, st.dictionaries(names, numbers, max_size=3)), max_size=6)
 runs = st.lists(objects, min_size=1, max_size=12)
 words = st.one_of(
     st.sampled_from(
-        ["step:", "step=", "Step ", "reward: ", "reward=", "'reward': ", "{", "}", " - ", "critic/score/mean:", "actor/lr:", "\n", "\n",
-         "\r", " 3/8 [", " 4/8 [", "(TaskRunner pid=1) ", "[repeated 2x across cluster]", "np.float64(", ")", "'", '"', ",", "max ",
-         "epoch: ", "\x1b[0m", "step,reward\n", "train_runtime: ", "train_steps_per_second: ", "learning_rate: ", "None"]
+        [
+            "step:", "step=", "Step ", "reward: ", "reward=", "'reward': ", "{", "}", " - ",
+            "critic/score/mean:", "actor/lr:", "\n", "\n", "\r", " 3/8 [", " 4/8 [", "(TaskRunner pid=1) ",
+            "[repeated 2x across cluster]", "np.float64(", ")", "'", '"', ",", "max ", "epoch: ", "\x1b[0m",
+            "step,reward\n", "train_runtime: ", "train_steps_per_second: ", "learning_rate: ", "None",
+        ]
     ),
     numbers.map(str),
     st.text(max_size=4),

@@ -1,7 +1,7 @@
 """What is known of boundary and clock: the published brackets, or a file that `calibrate` wrote.
 
-The published brackets are fitted to the published tables like any study's (`laws.published`); they are those of its models,
-optimiser, batch and objective, and another setting has its own.
+The published brackets are fitted to the published tables like any study's (`laws.published`). They are those of its
+models, optimiser, batch and objective; another setting has its own.
 """
 
 from __future__ import annotations

@@ -97,7 +97,8 @@ def plot(
         parts.append(f'<text class="mark" x="{x(step) + 4:.1f}" y="16">{escape(text)}, {step}</text>')
     parts += [
         f'<text x="4" y="16">{high:.3g}</text><text x="4" y="{_HEIGHT - _BOTTOM - 4}">{low:.3g}</text>',
-        f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{first}</text><text x="{_WIDTH - 10}" y="{_HEIGHT - 6}" text-anchor="end">update {last}</text>',
+        f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{first}</text>'
+        f'<text x="{_WIDTH - 10}" y="{_HEIGHT - 6}" text-anchor="end">update {last}</text>',
         "</svg>",
     ]
     return Markup("".join(str(part) for part in parts))

@@ -1,7 +1,7 @@
 """The published tables as outcomes, through the same estimators as any study.
 
 reference/ beside this module holds table1.csv (both Llama sweeps and Qwen3-8B), table3.csv (three seeds) and
-extended.csv (longer horizons): the paper's own labels and indices, each with its mark [stated] or [derived]. All that is
+extended.csv (longer horizons): the paper's labels and indices, each with its mark [stated] or [derived]. All that is
 concluded from them here is computed: the published t_obs is the upper end of an onset interval
 (S(M-1), SM], so that the exact equality t_obs*eta = c2 becomes an interval of about 10 %.
 """

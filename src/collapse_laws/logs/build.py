@@ -115,7 +115,8 @@ def build_own(directory: Path, sync_interval: int | None) -> dict[str, Any]:
         "sync_interval_source": "log" if known is not None else ("given" if interval else "unknown"),
         "rows": len(steps) + len(frame),
         "keys": {"step": "t", "reward": "reward_mean", **{role: role for role in metrics}},
-        "exactness": "Rewards are means over whole rollout batches; the onset is known to one synchronisation interval.",
+        "exactness": "Rewards are means over whole rollout batches; the onset is known to one synchronisation "
+        "interval.",
         "notes": () if record.manifest else ("the run has not finished: there is no run.json",),
     }
 
@@ -124,14 +125,17 @@ def exactness(series: Series, means: SnapshotMeans, interval: int | None, fully_
     """How exactly the log dates a drop, in one sentence."""
     if interval is None:
         return (
-            f"Without S a drop is dated by the logged records, one every {series.stride} update(s); the rollout batch that first "
+            f"Without S a drop is dated by the logged records, one every {series.stride} update(s); the "
+            "rollout batch that first "
             f"shows it stays unknown."
         )
     shift = ""
     if fully_async:
         shift = (
-            f"Each record averages {interval} updates and is shifted by one: record v holds updates (v-1)S to vS-1 counted from 1, "
-            f"that is {interval - 1} from snapshot v-1 and one from the snapshot before, and the last update is never logged. "
+            f"Each record averages {interval} updates and is shifted by one: record v holds updates (v-1)S to "
+            "vS-1 counted from 1, "
+            f"that is {interval - 1} from snapshot v-1 and one from the snapshot before, and the last update "
+            "is never logged. "
         )
     if means.how == "exact":
         return (
@@ -139,12 +143,14 @@ def exactness(series: Series, means: SnapshotMeans, interval: int | None, fully_
         )
     if means.how == "unmixed":
         return (
-            f"{shift}The mixture was solved for the snapshots, which is exact if the reward is constant within a cycle; the onset is "
+            f"{shift}The mixture was solved for the snapshots, which is exact if the reward is constant within "
+            "a cycle; the onset is "
             f"known to {interval} updates, and a drop at the boundary may read as a partial one in the record before."
         )
     blur = max(1, -(-series.stride // interval))
     return (
-        f"{shift}Records of {series.stride} updates blur the snapshots of S={interval}: the collapse index may be off by {blur}, and a "
+        f"{shift}Records of {series.stride} updates blur the snapshots of S={interval}: the collapse index may "
+        f"be off by {blur}, and a "
         f"drop shows at a part of its depth."
     )
 
@@ -167,7 +173,8 @@ def _choose_keys(
             keys[role] = found
     if "reward" not in keys:
         raise UserError(
-            f"{where} has no reward that is known by name; give its key with --reward-key (numbers found: {_listed(table)})."
+            f"{where} has no reward that is known by name; give its key with --reward-key (numbers found: "
+            f"{_listed(table)})."
         )
     if step_key is not None:
         keys.pop("learner_step", None)
@@ -245,7 +252,7 @@ def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
 
 
 def _updates_a_dictionary(table: MetricTable, printed: int, notes: list[str]) -> int:
-    """How many updates lie between printed dictionaries without a step or a bar: told by the closing summary, or else one."""
+    """Updates between printed dictionaries that have no step and no bar: told by the closing summary, or else one."""
     lead = "printed dictionaries carry no step and there is no progress bar, so steps were inferred by counting them:"
     _, totals = table.column(TOTAL)
     total = float(totals[-1]) if totals.size else math.nan

@@ -117,7 +117,7 @@ def _without_texts(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spots(line: str) -> list[tuple[int, int, int]]:
-    """For each number of a line, in bytes: where the name before it begins, where it begins itself, and where it ends."""
+    """For each number of a line, in bytes: where the name before it begins, where it begins and where it ends."""
     spots, name = [], 0
     for token in _TOKEN.finditer(line.encode()):
         if token.group(1):

@@ -231,7 +231,8 @@ def _look_into(directory: Path, format: str | None) -> tuple[str, list[Path]]:
     if offline:
         detect(offline[0], _WANDB_MAGIC)
     raise UserError(
-        f"{directory} is a directory without a run record, trainer_state.json or TensorBoard events; name the log file itself."
+        f"{directory} is a directory without a run record, trainer_state.json or TensorBoard events; name the "
+        "log file itself."
     )
 
 

@@ -1,8 +1,9 @@
-"""A shortcut for long logs, whose lines repeat a few layouts: take the wanted numbers of a line whose layout was met before.
+"""A shortcut for long logs, whose lines repeat a few layouts: take the wanted numbers where an earlier line had them.
 
-The layout of a line is what is left of it without the characters of numbers. A line of a new layout goes through the whole
-parser, which also says where its wanted numbers stand; later lines of the same layout are matched with a pattern of the names
-before these numbers. Whatever does not fit (another name, something that is no number) goes through the whole parser again.
+The layout of a line is what is left of it without the characters of numbers. A line of a new layout goes through the
+whole parser, which also says where its wanted numbers stand; later lines of the same layout are matched with a pattern
+of the names before these numbers. Whatever does not fit (another name, something that is no number) goes through the
+whole parser again.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class LineParser(Protocol):
         """Take in a line of a layout without metrics."""
 
     def places(self, line: str) -> list[Place] | None:
-        """Where this line, which `feed` has read, holds its numbers; empty where no line of its layout holds any; None where the
-        layout does not tell."""
+        """Where this line, which `feed` has read, holds its numbers; empty where no line of its layout holds any; None
+        where the layout does not tell.
+        """
 
     def put_lines(self, columns: tuple[tuple[array, array], ...], numbers: list[list[float]]) -> None:
         """Take in lines as `feed` would, by their numbers: [places][lines]."""

@@ -89,7 +89,7 @@ class TextLines:
             self._read_bar(line)
 
     def places(self, line: str) -> list[Place] | None:
-        """Where a line of verl's console holds its numbers, the step first; no place where no word of a line is a metric's name."""
+        """Where a line of verl's console holds its numbers, the step first; no place where no word names a metric."""
         plain = strip_colours(line)
         at = _find_step(plain, 0) if " - " in plain else -1
         if at < 0:
