@@ -159,6 +159,8 @@ def check(data: bytes, interval: int | None, folder: Path) -> None:
                 write_page(folder / "page.html", found)
         except UserError as error:
             one_sentence(error)
+    if len(data) % 3:
+        return
     with soon():
         try:
             watcher = Watcher(path, line_format(path), interval or 4, None, published_brackets())

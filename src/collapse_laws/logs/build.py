@@ -323,25 +323,19 @@ def _aligned(
 
 def _record(series: Series, means: SnapshotMeans, interval: int | None, where: str) -> RunRecord:
     cycle = interval or series.stride
-    steps = pd.DataFrame(index=range(series.reward.size), columns=[], dtype=float)
-    steps["t"] = series.last
-    steps["snapshot"], steps["lag"] = series.last // cycle, series.last % cycle
-    steps["reward_mean"] = series.reward
-    for role, values in series.metrics.items():
-        steps[role] = values
-    snapshots = pd.DataFrame(
-        {
-            "M": means.index,
-            "t": means.index * cycle,
-            "reward_mean": means.reward,
-            "reward_se": means.se,
-        }
-    )
+    steps = {
+        "t": series.last,
+        "snapshot": series.last // cycle,
+        "lag": series.last % cycle,
+        "reward_mean": series.reward,
+        **series.metrics,
+    }
+    snapshots = {"M": means.index, "t": means.index * cycle, "reward_mean": means.reward, "reward_se": means.se}
     lr = series.metrics.get("lr")
     constant = lr is not None and np.isfinite(lr).any() and np.nanmin(lr) == np.nanmax(lr)
     return RunRecord(
-        steps=_columns(steps, STEP_COLUMNS),
-        snapshots=_columns(snapshots, SNAPSHOT_COLUMNS),
+        steps=_frame(steps, STEP_COLUMNS),
+        snapshots=_frame(snapshots, SNAPSHOT_COLUMNS),
         manifest={
             "sync_interval": interval,
             "lr": float(np.nanmax(lr)) if constant else None,
@@ -350,10 +344,18 @@ def _record(series: Series, means: SnapshotMeans, interval: int | None, where: s
     )
 
 
-def _columns(frame: pd.DataFrame, columns: dict[str, tuple[type, bool]]) -> pd.DataFrame:
-    """The frame with the schema's columns and types, NaN where it has none."""
-    types = {
-        name: "float64" if kind is float else ("Int64" if nullable else "int64")
-        for name, (kind, nullable) in columns.items()
-    }
-    return frame.reindex(columns=list(columns)).astype(types)
+def _frame(given: dict[str, np.ndarray], columns: dict[str, tuple[type, bool]]) -> pd.DataFrame:
+    """A frame of the schema's columns and types, empty where nothing is given."""
+    size = next(iter(given.values())).size
+    frame = {}
+    for name, (kind, nullable) in columns.items():
+        values = given.get(name)
+        if kind is float:
+            frame[name] = np.full(size, np.nan) if values is None else values.astype(np.float64)
+        elif nullable:
+            missing = np.full(size, values is None)
+            whole = np.zeros(size, np.int64) if values is None else values.astype(np.int64)
+            frame[name] = pd.arrays.IntegerArray(whole, missing)
+        else:
+            frame[name] = values.astype(np.int64)
+    return pd.DataFrame(frame)
