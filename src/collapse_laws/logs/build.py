@@ -351,11 +351,11 @@ def _frame(given: dict[str, np.ndarray], columns: dict[str, tuple[type, bool]]) 
     for name, (kind, nullable) in columns.items():
         values = given.get(name)
         if kind is float:
-            frame[name] = np.full(size, np.nan) if values is None else values.astype(np.float64)
+            frame[name] = np.full(size, np.nan) if values is None else values.astype(np.float64, copy=False)
         elif nullable:
             missing = np.full(size, values is None)
             whole = np.zeros(size, np.int64) if values is None else values.astype(np.int64)
             frame[name] = pd.arrays.IntegerArray(whole, missing)
         else:
             frame[name] = values.astype(np.int64)
-    return pd.DataFrame(frame)
+    return pd.DataFrame(frame, copy=False)
