@@ -18,6 +18,7 @@ _OF_NUMBERS = b"0123456789.+-eE"
 _NUMBER = re.compile(rb"[-+0-9.eE]+")
 _REMEMBERED = 256
 _BATCH = 512
+_LONGEST = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Layout:
     pattern: re.Pattern[bytes] | None = None
     columns: tuple[tuple[array, array], ...] = ()
     glance: bool = False
-    used: bool = False
+    learned: bool = False  # lines of free text are each of their own layout: one is learned when it comes again
 
 
 class LineParser(Protocol):
@@ -97,7 +98,6 @@ def read_lines(lines: Iterable[bytes], parser: LineParser) -> bytes:
         shape = line.translate(None, _OF_NUMBERS)
         layout = known(shape)
         if layout is not None:
-            layout.used = True
             if layout.pattern is not None:
                 match = layout.pattern.match(line)
                 if match is not None:
@@ -115,7 +115,10 @@ def read_lines(lines: Iterable[bytes], parser: LineParser) -> bytes:
             return line
         text = line.decode("utf-8", "replace")
         parser.feed(text)
-        if layout is None and _has_room(layouts):
+        if layout is None:
+            if len(shape) <= _LONGEST and _has_room(layouts):
+                layouts[shape] = Layout()
+        elif not layout.learned:
             layouts[shape] = _learn(line, text, parser)
     batch.flush()
     return b""
@@ -124,12 +127,12 @@ def read_lines(lines: Iterable[bytes], parser: LineParser) -> bytes:
 def _learn(line: bytes, text: str, parser: LineParser) -> Layout:
     places = parser.places(text) if text.encode("utf-8", "replace") == line else None
     if not places:
-        return Layout(glance=places is not None)
+        return Layout(glance=places is not None, learned=True)
     pattern = re.compile(_pattern(line, places, parser.separator), re.DOTALL)
     match = pattern.match(line)
     if match is None or match.groups() != tuple(line[p.start : p.end] for p in places):
-        return Layout()
-    return Layout(pattern, tuple(parser.storage(place.key) for place in places))
+        return Layout(learned=True)
+    return Layout(pattern, tuple(parser.storage(place.key) for place in places), learned=True)
 
 
 def _pattern(line: bytes, places: list[Place], separator: bytes) -> bytes:
@@ -147,8 +150,8 @@ def _pattern(line: bytes, places: list[Place], separator: bytes) -> bytes:
 
 
 def _has_room(layouts: dict[bytes, Layout]) -> bool:
-    """Forget the layouts that never came again once there are many: those of lines with free text."""
+    """Forget the layouts that never came again once there are many."""
     if len(layouts) >= _REMEMBERED:
-        for shape in [shape for shape, layout in layouts.items() if not layout.used]:
+        for shape in [shape for shape, layout in layouts.items() if not layout.learned]:
             del layouts[shape]
     return len(layouts) < _REMEMBERED
