@@ -44,7 +44,10 @@ rule laws:
 rule published:
     """The published tables through the same estimators."""
     input:
-        expand("reference/{name}.csv", name=["table1", "table3", "extended"]),
+        expand(
+            "src/collapse_laws/laws/reference/{table}.csv",
+            table=["table1", "table3", "extended"],
+        ),
     output:
         "results/published/laws.json",
     log:
