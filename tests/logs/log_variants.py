@@ -190,6 +190,23 @@ def printed(every: int, style: str, quoted: bool = False, nan: bool = False) -> 
     return out.getvalue().encode()
 
 
+def printed_without_bars(every: int, rewarded: int, summary: bool) -> bytes:
+    """Dictionaries alone, one every `every` updates; the reward is in one of `rewarded` of them, as with several
+    updates a generation batch.
+    """
+    lines = []
+    for number, (step, reward) in enumerate(averages(every)):
+        text = trl_dict(step, reward, quoted=True)
+        if number % rewarded:
+            text = str(
+                {"loss": "0.0001", "grad_norm": "1.2", "learning_rate": str(LR), "entropy": "2.8", "epoch": "0.03"}
+            )
+        lines.append(text)
+    speed = {"train_runtime": "9.4", "train_steps_per_second": f"{UPDATES / 9.4:.4g}"} if summary else {}
+    lines.append(str({**speed, "train_loss": "-2.95e-05", "epoch": "0.3281"}))
+    return _lines(lines)
+
+
 def json_rows(step_name: str, reward_name: str, first: int = 1, nested: str | None = None, every: int = 1) -> bytes:
     rows = []
     for step, reward in averages(every):
@@ -221,7 +238,7 @@ VARIANTS: dict[str, Callable[[], bytes]] = {
     "console windows": lambda: console("(main_task pid=1) ").replace(b"\n", b"\r\n"),
     "console utf16": lambda: console().decode().encode("utf-16"),
     "console timestamps": lambda: b"".join(
-        b"2026-11-29 17:55:47,123 INFO " + l for l in console(bars=False).splitlines(True)
+        b"2026-11-29 17:55:47,123 INFO " + line for line in console(bars=False).splitlines(True)
     ),
     "console no newline": lambda: console(bars=False).rstrip(b"\n"),
     "one metric a line": one_metric_a_line,
@@ -277,6 +294,9 @@ VARIANTS: dict[str, Callable[[], bytes]] = {
     "printed redrawn 2": lambda: printed(2, "redrawn", quoted=True, nan=True),
     "printed redrawn 4": lambda: printed(4, "redrawn"),
     "printed plain": lambda: printed(1, "plain"),
+    "printed plain, every second reward": lambda: printed_without_bars(1, 2, summary=False),
+    "printed plain, every second reward and a summary": lambda: printed_without_bars(1, 2, summary=True),
+    "printed plain, logging every 4": lambda: printed_without_bars(4, 1, summary=True),
     "jsonl reward": lambda: json_rows("step", "reward"),
     "jsonl zero based": lambda: json_rows("step", "mean_reward", first=0),
     "jsonl global_step": lambda: json_rows("global_step", "train/reward"),

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import log_variants as variants
 import numpy as np
+import pandas as pd
 import pytest
 
 from collapse_laws.advise.diagnose import diagnose
 from collapse_laws.errors import UserError
-from collapse_laws.logs import read_log
+from collapse_laws.logs import read_log, templates
 
 
 @pytest.mark.parametrize("name", variants.VARIANTS)
@@ -33,6 +34,37 @@ def test_variant_gives_the_same_collapse(name: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", variants.VARIANTS)
+def test_known_layouts_read_as_the_whole_parser_does(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = variants.write(name, tmp_path)
+    quick = read_log(path, sync_interval=4)
+    monkeypatch.setattr(templates, "_REMEMBERED", 0)
+    whole = read_log(path, sync_interval=4)
+    assert (quick.rows, quick.keys, quick.notes) == (whole.rows, whole.keys, whole.notes)
+    pd.testing.assert_frame_equal(quick.record.steps, whole.record.steps)
+
+
+def test_layouts_do_not_mix_up_lines_that_look_alike(tmp_path: Path) -> None:
+    """Lines that differ in characters of numbers alone, in a metric's name too, or hold no number where others do."""
+    path = tmp_path / "log"
+    odd = {
+        7: "step:7 - actor/lr: - critic/score/mean:0.25",
+        9: "step:9 - actor/lr:1e-6 - critic/score/mean:0.2.5",
+        11: "step:11 - actor/lr:- - critic/score/mean:0.75",
+    }
+    lines = [odd.get(step, f"step:{step} - actor/lr:1e-6 - critic/score/mean:0.5") for step in range(1, 41)]
+    path.write_text("\n".join(lines) + "\n")
+    steps = read_log(path).record.steps.set_index("t")
+    assert steps["reward_mean"].to_dict() == {t: {6: 0.25, 10: 0.75}.get(t, 0.5) for t in range(40) if t != 8}
+    assert list(steps.index[steps["lr"].isna()]) == [6, 10]
+    rows = [{"pass@1": 0.1, "pass@2": 0.5} if n % 2 else {"pass@2": 0.6, "pass@1": 0.2} for n in range(40)]
+    path.write_text("\n".join(json.dumps({"step": n + 1, **row}) for n, row in enumerate(rows)) + "\n")
+    read = read_log(path, reward_key="pass@1").record.steps["reward_mean"]
+    assert list(read) == [row["pass@1"] for row in rows]
+
+
 @pytest.mark.parametrize("name", ["trl_trainer_state.json", "verl_console_ray.log", "verl_fully_async.jsonl"])
 def test_samples(name: str, shared: Path) -> None:
     folder = shared / "data" / "logs"
@@ -48,6 +80,16 @@ def test_full_series_is_read_exactly(tmp_path: Path) -> None:
     assert np.allclose(log.record.steps["reward_mean"], variants.REWARDS)
     assert list(log.record.steps["t"]) == list(range(48))
     assert log.record.steps["lr"].eq(1e-6).all()
+
+
+def test_inferred_steps_are_said(tmp_path: Path) -> None:
+    for name, says in (
+        ("printed plain", "wrong unless logging_steps is 1"),
+        ("printed plain, logging every 4", "one every 4 update(s), since the closing summary"),
+    ):
+        log = read_log(variants.write(name, tmp_path), sync_interval=4)
+        assert any(says in note for note in log.notes)
+    assert log.series.updates == 48
 
 
 def test_resume_keeps_the_later_rows(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import log_variants as variants
 import pytest
 
-from collapse_laws.advise.calibration import PUBLISHED, load_calibration
+from collapse_laws.advise.calibration import load_calibration, published_brackets
 from collapse_laws.advise.watch import Watcher, follow
 from collapse_laws.cli import main
 from collapse_laws.errors import UserError
@@ -90,7 +90,7 @@ def test_growth_with_partial_lines_rotation_and_truncation(tmp_path: Path) -> No
 
 
 def test_a_drop_that_recovers_raises_no_alarm() -> None:
-    watcher = Watcher(Path("x"), "jsonl", 2, None, PUBLISHED)
+    watcher = Watcher(Path("x"), "jsonl", 2, None, published_brackets())
     said = []
     for step, reward in enumerate([0.6] * 8 + [0.1] * 2 + [0.6] * 8, 1):
         said += watcher.feed(line(step, reward))
@@ -101,7 +101,7 @@ def test_a_drop_that_recovers_raises_no_alarm() -> None:
 
 
 def test_memory_is_constant() -> None:
-    watcher = Watcher(Path("x"), "jsonl", 2, None, PUBLISHED)
+    watcher = Watcher(Path("x"), "jsonl", 2, None, published_brackets())
     for step in range(1, 5001):
         watcher.feed(line(step, 0.5 + 0.01 * (step % 7)))
     assert len(watcher.batches.index) <= 131
@@ -229,3 +229,11 @@ def test_without_s_the_diagnosis_says_what_it_can(tmp_path: Path, capsys: pytest
     )
     assert any("S is not known" in v["sentence"] for v in found["verdicts"])
     assert any(sentence.startswith("S:") for sentence in found["missing"])
+
+
+def test_published_brackets_are_those_of_the_tables() -> None:
+    found = {known.name: known for known in published_brackets()}
+    llama, qwen = found["Llama-3.2-1B and 3B"], found["Qwen3-8B"]
+    bounds = [(b.stable_max, b.collapsed_min, b.c2_low, b.c2_high, b.refuted) for b in (llama, qwen)]
+    assert bounds[0] == pytest.approx((2.56e-6, 3.2e-6, 2.88e-5, 3.2e-5, False))
+    assert bounds[1] == pytest.approx((1.6e-6, 3.2e-6, 6.08e-5, 6.4e-5, False))

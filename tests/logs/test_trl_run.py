@@ -28,20 +28,25 @@ def test_real_grpo_run_stops_at_collapse_and_all_its_logs_agree(tmp_path: Path) 
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    done = subprocess.run(
-        [python, Path(__file__).with_name("trl_tiny_run.py"), tmp_path],
-        env=environment,
-        capture_output=True,
-        timeout=600,
-        check=False,
-    )
+    printed = tmp_path / "stdout.log"  # dictionaries alone: the bars go to stderr
+    with open(printed, "wb") as stdout:
+        done = subprocess.run(
+            [python, Path(__file__).with_name("trl_tiny_run.py"), tmp_path],
+            env=environment,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=600,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     found = diagnose(read_log(tmp_path / "record")).to_json()
     assert found["label"] == "collapsed"
     assert found["sync_interval"] == 2
     state = read_log(tmp_path / "trainer_state.json", sync_interval=2)
     assert state.series.updates < 40  # the callback stopped it
-    for log in (state, read_log(tmp_path / "out", sync_interval=2)):
+    text = read_log(printed, sync_interval=2)
+    assert any("inferred by counting" in note for note in text.notes)
+    for log in (state, read_log(tmp_path / "out", sync_interval=2), text):
         again = diagnose(log).to_json()
         assert (again["collapse_index"], again["collapse_step"]) == (
             found["collapse_index"],

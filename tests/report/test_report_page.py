@@ -153,7 +153,7 @@ def test_a_page_before_figures_and_laws_says_so(tmp_path):
 def test_the_published_tables_alone_make_a_page(tmp_path):
     params = make_study(tmp_path, sync_intervals=(8,), rates=("2e-3",))
     assert main(["tables", "--params", str(params), "--study", "published"]) == 2
-    write_published(load_published(tmp_path / "reference"), tmp_path)
+    write_published(load_published(), tmp_path)
     html = write_everything(params, "published").read_text()
     assert_self_contained(html)
     assert "paper scale" in html
@@ -180,7 +180,7 @@ def test_a_study_at_paper_scale_is_compared_run_by_run(tmp_path):
         without=lambda cell: True,
     )
     params.write_text(params.read_text().replace("scale: proxy", "scale: paper"))
-    write_published(load_published(tmp_path / "reference"), tmp_path)
+    write_published(load_published(), tmp_path)
     twin = table1_twin(load_results(params)).display
     assert len(twin) == 48
     assert set(twin["mark"]) == {"- not run"}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collapse_laws.advise.calibration import Brackets, reference_budget
+from collapse_laws.advise.calibration import Brackets, brackets_of, reference_budget
 from collapse_laws.advise.judge import judge, rates
 from collapse_laws.errors import UserError
 from collapse_laws.laws.boundary import Boundary, fit_boundary
@@ -50,16 +50,7 @@ def calibrate(runs: Sequence[Observation], name: str) -> Calibration:
     boundary.
     """
     boundary, clock = fit_boundary(runs), fit_clock(runs)
-    shared = clock.c2 or clock.c2_profile or (None, None)
-    brackets = Brackets(
-        name=name,
-        stable_max=boundary.product.stable_max,
-        collapsed_min=boundary.product.collapsed_min,
-        c2_low=shared[0],
-        c2_high=shared[1],
-        source=f"{len(runs)} runs",
-        refuted=boundary.product.refuted,
-    )
+    brackets = brackets_of(boundary, clock, name, f"{len(runs)} runs")
     return Calibration(brackets, tuple(runs), boundary, clock)
 
 
@@ -107,7 +98,8 @@ def observe_study(study: str) -> list[Observation] | None:
     groups = sorted({(cell.get("arm"), cell.get("model")) for cell in cells}, key=str)
     if len(groups) > 1:
         raise UserError(
-            f"study {study!r} holds {len(groups)} groups ({', '.join('/'.join(map(str, group)) for group in groups)}), whose "
+            f"study {study!r} holds {len(groups)} groups "
+            f"({', '.join('/'.join(map(str, group)) for group in groups)}), whose "
             f"calibrations must not be merged; give one as {study}:ARM/MODEL."
         )
     return [Observation.from_cell(cell) for cell in cells]
@@ -142,14 +134,16 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
     low, high, c2 = brackets.stable_max, brackets.collapsed_min, brackets.c2_high
     if brackets.refuted:
         return [
-            "The runs contradict one product for all S (a stable S*eta is not below a collapsed one), so no rate can be advised."
+            "The runs contradict one product for all S (a stable S*eta is not below a collapsed one), so no "
+            "rate can be advised."
         ]
     if low is not None:
         said.append(f"S={sync_interval}: eta up to {low / sync_interval:.3g} is stable, since S*eta = {low:.3g} was.")
     if high is not None:
         near = f" near update {c2 * sync_interval / high:.0f} (c2/eta)" if c2 else ""
         said.append(
-            f"S={sync_interval}: eta from {high / sync_interval:.3g} is expected to fail{near}, since S*eta = {high:.3g} did."
+            f"S={sync_interval}: eta from {high / sync_interval:.3g} is expected to fail{near}, since S*eta = "
+            f"{high:.3g} did."
         )
     if lr is not None:
         product = sync_interval * lr
@@ -162,7 +156,8 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
         said.append(f"S={sync_interval}, eta={lr:.3g}: S*eta = {product:.3g}, {fate}.")
     if horizon is not None and brackets.c2_low is not None:
         said.append(
-            f"A run of {horizon} updates ends before the clock if eta is below {brackets.c2_low / horizon:.3g}; it would then show no "
+            f"A run of {horizon} updates ends before the clock if eta is below "
+            f"{brackets.c2_low / horizon:.3g}; it would then show no "
             f"collapse whether or not the setting is stable."
         )
     said.append(_next_run(brackets, sync_interval))
@@ -170,7 +165,8 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
         chosen = lr if lr is not None else (low / sync_interval if low is not None else None)
         if chosen is not None:
             said.append(
-                f"Validate eta={chosen:.3g} to {math.ceil(2 * c2 / chosen)} updates (2 c2/eta): only a run that long is a survivor."
+                f"Validate eta={chosen:.3g} to {math.ceil(2 * c2 / chosen)} updates (2 c2/eta): only a run "
+                "that long is a survivor."
             )
     else:
         said.append("No run collapsed, so the clock is unknown and no horizon can be said to be long enough.")

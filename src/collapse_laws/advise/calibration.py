@@ -1,12 +1,12 @@
 """What is known of boundary and clock: the published brackets, or a file that `calibrate` wrote.
 
-Published [stated/derived, sections 3 and 4 of the paper]: in the Llama-3.2 grid runs with S*eta up to 2.56e-6 were
-stable and from 3.2e-6 collapsed, and all onsets agree with one c2 in (2.88e-5, 3.2e-5]; Qwen3-8B at S=16: stable at
-1.6e-6, collapsed from 3.2e-6, c2 in (6.08e-5, 6.4e-5]. Another model, optimiser, batch or objective has its own.
+The published brackets are fitted to the published tables like any study's (`laws.published`). They are those of its
+models, optimiser, batch and objective; another setting has its own.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from dataclasses import asdict, dataclass
@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from collapse_laws.errors import UserError
+from collapse_laws.laws.boundary import Boundary
+from collapse_laws.laws.clock import Clock
+from collapse_laws.laws.published import LLAMA, QWEN, fit_models, load_published
 from collapse_laws.runrecord import write_json
 
 SCHEMA_VERSION = 1
@@ -42,10 +45,21 @@ class Brackets:
         return "unknown" if self.stable_max is None or self.collapsed_min is None else "between"
 
 
-PUBLISHED = (
-    Brackets("Llama-3.2-1B and 3B", 2.56e-6, 3.2e-6, 2.88e-5, 3.2e-5, "published"),
-    Brackets("Qwen3-8B", 1.6e-6, 3.2e-6, 6.08e-5, 6.4e-5, "published"),
-)
+@functools.cache
+def published_brackets() -> tuple[Brackets, ...]:
+    """Boundary and clock of the published runs, Llama-3.2 and Qwen3-8B apart [derived]."""
+    runs = load_published()
+    return tuple(
+        brackets_of(*fit_models(runs, models), name, "published")
+        for name, models in (("Llama-3.2-1B and 3B", LLAMA), ("Qwen3-8B", QWEN))
+    )
+
+
+def brackets_of(boundary: Boundary, clock: Clock, name: str, source: str) -> Brackets:
+    """The brackets of a fitted boundary and clock."""
+    low, high = clock.c2 or clock.c2_profile or (None, None)
+    product = boundary.product
+    return Brackets(name, product.stable_max, product.collapsed_min, low, high, source, product.refuted)
 
 
 def reference_budget(brackets: tuple[Brackets, ...]) -> float | None:

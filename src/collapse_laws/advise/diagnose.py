@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collapse_laws.advise.calibration import PUBLISHED, Brackets, reference_budget
+from collapse_laws.advise.calibration import Brackets, published_brackets, reference_budget
 from collapse_laws.advise.judge import Rates, judge, rates
 from collapse_laws.advise.readings import NAMES, Reading, readings
 from collapse_laws.logs import ReadLog
@@ -89,7 +89,7 @@ class Diagnosis:
 def diagnose(log: ReadLog, lr: float | None = None, calibration: tuple[Brackets, ...] | None = None) -> Diagnosis:
     """Judge a log. `calibration` replaces the published brackets."""
     rate = rates(log, lr)
-    brackets = calibration or PUBLISHED
+    brackets = calibration or published_brackets()
     outcome = judge(log, rate, reference_budget(brackets))
     cycle = log.sync_interval or log.series.stride
     event = next(
@@ -224,7 +224,8 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
         tail = (
             "twice that clock has passed"
             if share >= 2
-            else f"a survivor must outlive 2 c2, {max(0, round(2 * known.c2_high / rate.lr) - outcome.updates)} updates more"
+            else "a survivor must outlive 2 c2, "
+            f"{max(0, round(2 * known.c2_high / rate.lr) - outcome.updates)} updates more"
         )
         sentence = f"{outcome.updates} updates have spent {spent:.3g}, {share:.2g} of {clock}: {tail}."
         found.append(Verdict("clock", "sum of eta", spent, outcome.updates, sentence))
@@ -234,7 +235,8 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
 def _lag_verdicts(log: ReadLog) -> list[Verdict]:
     if log.stale:
         sentence = (
-            f"{log.keys['stale']} reaches {log.stale:g}: some rollouts were older than the last synchronisation, so the lag was not t mod "
+            f"{log.keys['stale']} reaches {log.stale:g}: some rollouts were older than the last "
+            "synchronisation, so the lag was not t mod "
             f"S and the laws' S understates the staleness."
         )
         return [Verdict("lag", log.keys["stale"], log.stale, None, sentence)]
@@ -251,13 +253,15 @@ def _missing(log: ReadLog, rate: Rates) -> list[str]:
     lacking = []
     if log.sync_interval is None:
         lacking.append(
-            "S: give --sync-interval to date the collapse by rollout batch and to place S*eta; the clock needs eta only."
+            "S: give --sync-interval to date the collapse by rollout batch and to place S*eta; the clock "
+            "needs eta only."
         )
     if rate.lr is None:
         lacking.append("eta: the log has no learning rate; give --lr to place S*eta and the clock.")
     if log.series.first.size and log.series.first[0] > 0 and log.format != "run_record":
         lacking.append(
-            f"the first {int(log.series.first[0])} update(s): a peak before them is unseen, and their learning rate is taken as the first one logged."
+            f"the first {int(log.series.first[0])} update(s): a peak before them is unseen, and their learning "
+            "rate is taken as the first one logged."
         )
     absent = [name for role, name in NAMES.items() if role not in log.series.metrics]
     if absent:

@@ -14,6 +14,7 @@ import numpy as np
 from collapse_laws.collapse import classify
 from collapse_laws.errors import UserError
 from collapse_laws.logs import ReadLog
+from collapse_laws.logs.numbers import check_rate, is_rate
 from collapse_laws.outcome import Criterion, Outcome
 
 
@@ -44,13 +45,13 @@ class Rates:
 def rates(log: ReadLog, given: float | None) -> Rates:
     """The learning rates: the user's, else the log's; UserError for one that is not a positive number."""
     if given is not None:
-        if not (np.isfinite(given) and given > 0):
-            raise UserError(f"--lr {given!r} is not allowed; allowed: a number above 0.")
+        check_rate(given)
         return Rates(given, "given", True, np.empty(0, int), np.empty(0))
     values = log.series.metrics.get("lr", np.empty(0))
-    known = np.isfinite(values)
-    if not known.any():
+    known = np.isfinite(values) & (values >= 0)
+    if not known.any() or not is_rate(float(np.median(values[known]))):
         recorded = log.record.lr
+        recorded = recorded if recorded is not None and is_rate(recorded) else None
         return Rates(recorded, "log" if recorded else "unknown", True, np.empty(0, int), np.empty(0))
     last, values = log.series.last[known], values[known]
     constant = bool(np.ptp(values) <= 1e-9 * np.abs(values).max())
@@ -102,7 +103,8 @@ def judge(log: ReadLog, rate: Rates, reference: float | None) -> Outcome:
     means, cycle = log.snapshots, log.sync_interval or log.series.stride
     if log.sync_interval is not None and means.index.size < 2:
         raise UserError(
-            f"{log.path}: the run's {log.series.updates} updates hold one rollout batch of S={cycle}; a drop needs at least two."
+            f"{log.path}: the run's {log.series.updates} updates hold one rollout batch of S={cycle}; a drop "
+            "needs at least two."
         )
     return judge_series(
         means.index,

@@ -69,7 +69,8 @@ def plot(
     thin = slice(None, None, max(1, -(-t.size // _MOST_POINTS)))
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
     if high - low < 1e-12 * max(1.0, abs(high)):
-        low, high = low - 0.5, high + 0.5
+        margin = 0.5 * max(1.0, abs(high))
+        low, high = low - margin, high + margin
     first, last = (int(t[0]), max(int(t[-1]), int(t[0]) + 1)) if t.size else (0, 1)
 
     def x(at: np.ndarray | float) -> np.ndarray | float:
@@ -96,7 +97,8 @@ def plot(
         parts.append(f'<text class="mark" x="{x(step) + 4:.1f}" y="16">{escape(text)}, {step}</text>')
     parts += [
         f'<text x="4" y="16">{high:.3g}</text><text x="4" y="{_HEIGHT - _BOTTOM - 4}">{low:.3g}</text>',
-        f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{first}</text><text x="{_WIDTH - 10}" y="{_HEIGHT - 6}" text-anchor="end">update {last}</text>',
+        f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{first}</text>'
+        f'<text x="{_WIDTH - 10}" y="{_HEIGHT - 6}" text-anchor="end">update {last}</text>',
         "</svg>",
     ]
     return Markup("".join(str(part) for part in parts))

@@ -23,6 +23,7 @@ from collapse_laws.errors import UserError
 from collapse_laws.logs.csvlog import CsvTable
 from collapse_laws.logs.jsonlog import JsonLines
 from collapse_laws.logs.keys import choose
+from collapse_laws.logs.numbers import LARGEST, MOST_UPDATES, is_rate
 from collapse_laws.logs.reader import LINE_FORMATS, detect
 from collapse_laws.logs.sources import read_head
 from collapse_laws.logs.table import MetricTable
@@ -116,9 +117,11 @@ class Watcher:
         if not row:
             return []
         step = self._step_of(row)
+        if step is not None and not abs(step) <= MOST_UPDATES:
+            step = None
         reward = self._reward_of(row)
         lr = next((v for k, v in row.items() if _has_role(k, "lr")), None)
-        if lr is not None and self._given_lr is None and lr > 0:
+        if lr is not None and self._given_lr is None and is_rate(lr):
             self._lr = lr
         said = []
         if step is not None and step != self._step:
@@ -169,7 +172,7 @@ class Watcher:
         if self._open is not None and batch != self._open:
             said = self._close_batch()
         self._open = batch
-        if math.isfinite(reward):
+        if abs(reward) <= LARGEST:
             self._sum += reward
             self._records += 1
         return said

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collapse_laws.laws.published import STUDY, headline, load_published, write_published
+from collapse_laws.laws.published import REFERENCE, STUDY, headline, load_published, write_published
 from collapse_laws.laws.results import laws_path
 from collapse_laws.laws.summary import summary
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--reference", type=Path, default=Path("reference"))
+    parser.add_argument("--reference", type=Path, default=REFERENCE)
     parser.add_argument("--json", action="store_true", help="print the sets as JSON and write no file")
 
 

@@ -13,11 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from collapse_laws.advise.calibration import PUBLISHED, load_calibration
+from collapse_laws.advise.calibration import load_calibration, published_brackets
 from collapse_laws.advise.watch import Watcher, follow, line_format
 from collapse_laws.advise.wording import printable
 from collapse_laws.commands.diagnose import add_log_arguments
 from collapse_laws.errors import UserError
+from collapse_laws.logs.numbers import check_rate, check_sync_interval
 from collapse_laws.logs.own import is_record_directory, read_record
 from collapse_laws.runrecord import STEPS
 
@@ -70,9 +71,11 @@ def run(args: argparse.Namespace) -> int:
         )
     if interval is None:
         raise UserError("watch needs --sync-interval: an alarm is dated by rollout batches.")
-    if interval < 1 or args.poll <= 0:
-        raise UserError("--sync-interval must be at least 1 and --poll above 0.")
-    brackets = load_calibration(args.calibration) if args.calibration else PUBLISHED
+    check_sync_interval(interval)
+    check_rate(args.lr)
+    if args.poll <= 0:
+        raise UserError(f"--poll {args.poll:g} is not allowed; allowed: a number above 0.")
+    brackets = load_calibration(args.calibration) if args.calibration else published_brackets()
     kind = args.format or line_format(path)
     watcher = Watcher(path, kind, interval, args.lr, brackets, args.reward_key, args.step_key)
     for line in follow(path, args.poll, args.until_idle):

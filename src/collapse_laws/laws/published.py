@@ -1,7 +1,7 @@
 """The published tables as outcomes, through the same estimators as any study.
 
-reference/table1.csv (both Llama sweeps and Qwen3-8B), table3.csv (three seeds) and extended.csv (longer
-horizons) hold the paper's own labels and indices, each with its mark [stated] or [derived]. All that is
+reference/ beside this module holds table1.csv (both Llama sweeps and Qwen3-8B), table3.csv (three seeds) and
+extended.csv (longer horizons): the paper's labels and indices, each with its mark [stated] or [derived]. All that is
 concluded from them here is computed: the published t_obs is the upper end of an onset interval
 (S(M-1), SM], so that the exact equality t_obs*eta = c2 becomes an interval of about 10 %.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from collapse_laws.errors import UserError
 from collapse_laws.laws.boundary import Boundary, fit_boundary
-from collapse_laws.laws.clock import fit_clock
+from collapse_laws.laws.clock import Clock, fit_clock
 from collapse_laws.laws.observation import Interval, Observation
 from collapse_laws.laws.results import SCHEMA_VERSION, cell_path, laws_path, laws_result
 from collapse_laws.outcome import LABELS, Outcome
@@ -24,6 +24,7 @@ from collapse_laws.protocol import collapse_step, onset_interval
 from collapse_laws.runrecord import write_json
 from collapse_laws.study import cell_name
 
+REFERENCE = Path(__file__).parent / "reference"
 STUDY, SCALE, ARM = "published", "paper", "vanilla"
 TABLES = ("table1.csv", "table3.csv", "extended.csv")
 MAIN_GRID = "table1.csv"
@@ -118,7 +119,7 @@ class PublishedRun:
         }
 
 
-def load_published(reference: Path) -> list[PublishedRun]:
+def load_published(reference: Path = REFERENCE) -> list[PublishedRun]:
     """The published runs of all three tables, each cell once.
 
     Raises UserError, naming file and line, for a missing file or column, a value that is not allowed, an
@@ -142,7 +143,7 @@ def _read(path: Path) -> list[PublishedRun]:
                 raise UserError(f"{path} lacks the column {missing[0]!r}.")
             return [_run(path, reader.line_num, row) for row in reader]
     except FileNotFoundError:
-        raise UserError(f"{path} is missing; it belongs to the repository.") from None
+        raise UserError(f"{path} is missing; it belongs to the package.") from None
 
 
 def _run(path: Path, line: int, row: Mapping[str, str]) -> PublishedRun:
@@ -196,17 +197,22 @@ def write_published(runs: Sequence[PublishedRun], root: Path = Path()) -> dict[s
     return laws
 
 
+def fit_models(runs: Sequence[PublishedRun], models: Sequence[str]) -> tuple[Boundary, Clock]:
+    """Boundary and clock of the published runs of some models together."""
+    observed = [_observation(run) for run in runs if run.model in models]
+    return fit_boundary(observed), fit_clock(observed)
+
+
 def headline(runs: Sequence[PublishedRun]) -> dict[str, Any]:
     """The sets that the published numbers allow, both Llama models together, Qwen3-8B alone.
 
     c2 is (low, high]; b, c and alpha are the ends of open sets. The `main_grid` values leave the longer
     runs out.
     """
-    llama = [_observation(run) for run in runs if run.model in LLAMA]
     main = [_observation(run) for run in runs if run.model in LLAMA and run.table == MAIN_GRID]
-    clock = fit_clock(llama)
-    boundary, boundary_main = fit_boundary(llama), fit_boundary(main)
-    qwen = fit_clock([_observation(run) for run in runs if run.model in QWEN])
+    boundary, clock = fit_models(runs, LLAMA)
+    boundary_main = fit_boundary(main)
+    _, qwen = fit_models(runs, QWEN)
     return {
         "llama": {
             "c2": _rounded(clock.c2),

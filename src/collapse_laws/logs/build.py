@@ -4,6 +4,7 @@ on exactness.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pandas as pd
 
 from collapse_laws.errors import UserError
 from collapse_laws.logs import own
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, choose, rivals
-from collapse_laws.logs.series import Series, resolve_repeats, spans
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, choose, rivals
+from collapse_laws.logs.numbers import MOST_UPDATES, credible
+from collapse_laws.logs.series import Series, resolve_repeats, spans, stride_of
 from collapse_laws.logs.snapshots import SnapshotMeans, snapshot_means
 from collapse_laws.logs.table import MetricTable
 from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord
@@ -23,11 +25,15 @@ _METRICS = (
 ).split()
 
 
+# trainers that are known to average over the updates since their previous record
+_AVERAGED = ("trl_trainer_state", "verl_file", "verl_console")
+
+
 def build(
     where: str,
     table: MetricTable,
     notes: list[str],
-    averaged: bool,
+    kind: str,
     reward_key: str | None,
     step_key: str | None,
     sync_interval: int | None,
@@ -35,7 +41,9 @@ def build(
     """The fields of a ReadLog from a filled table; UserError where it has no reward."""
     keys = _choose_keys(where, table, notes, reward_key, step_key)
     step_of_row, counts = _steps_of_rows(table, keys, step_key, notes)
+    step_of_row = credible(step_of_row, MOST_UPDATES)
     rows, reward = table.column(keys["reward"])
+    reward = credible(reward)
     step = step_of_row[rows]
     has_step = np.isfinite(step)
     if not has_step.any():
@@ -49,7 +57,10 @@ def build(
         step = step * interval - 1  # record v ends with update vS-1, counted from 1
     elif fully_async and "learner_step" not in keys:
         notes.append("`step` counts synchronisations here; without S it cannot be turned into updates")
-    first, last, stride, zero_based = spans(step, fully_async, averaged)
+    every = None
+    if kind in ("trl_trainer_state", "tensorboard") or (kind == "text" and table.count(ORDINAL)):
+        every = _logging_stride(step_of_row, table, keys)
+    first, last, stride, zero_based = spans(step, fully_async, kind in _AVERAGED, every)
     made = last >= 0
     first, last, reward, step = first[made], last[made], reward[made], step[made]
     metrics = {
@@ -104,7 +115,8 @@ def build_own(directory: Path, sync_interval: int | None) -> dict[str, Any]:
         "sync_interval_source": "log" if known is not None else ("given" if interval else "unknown"),
         "rows": len(steps) + len(frame),
         "keys": {"step": "t", "reward": "reward_mean", **{role: role for role in metrics}},
-        "exactness": "Rewards are means over whole rollout batches; the onset is known to one synchronisation interval.",
+        "exactness": "Rewards are means over whole rollout batches; the onset is known to one synchronisation "
+        "interval.",
         "notes": () if record.manifest else ("the run has not finished: there is no run.json",),
     }
 
@@ -113,14 +125,17 @@ def exactness(series: Series, means: SnapshotMeans, interval: int | None, fully_
     """How exactly the log dates a drop, in one sentence."""
     if interval is None:
         return (
-            f"Without S a drop is dated by the logged records, one every {series.stride} update(s); the rollout batch that first "
+            f"Without S a drop is dated by the logged records, one every {series.stride} update(s); the "
+            "rollout batch that first "
             f"shows it stays unknown."
         )
     shift = ""
     if fully_async:
         shift = (
-            f"Each record averages {interval} updates and is shifted by one: record v holds updates (v-1)S to vS-1 counted from 1, "
-            f"that is {interval - 1} from snapshot v-1 and one from the snapshot before, and the last update is never logged. "
+            f"Each record averages {interval} updates and is shifted by one: record v holds updates (v-1)S to "
+            "vS-1 counted from 1, "
+            f"that is {interval - 1} from snapshot v-1 and one from the snapshot before, and the last update "
+            "is never logged. "
         )
     if means.how == "exact":
         return (
@@ -128,12 +143,14 @@ def exactness(series: Series, means: SnapshotMeans, interval: int | None, fully_
         )
     if means.how == "unmixed":
         return (
-            f"{shift}The mixture was solved for the snapshots, which is exact if the reward is constant within a cycle; the onset is "
+            f"{shift}The mixture was solved for the snapshots, which is exact if the reward is constant within "
+            "a cycle; the onset is "
             f"known to {interval} updates, and a drop at the boundary may read as a partial one in the record before."
         )
     blur = max(1, -(-series.stride // interval))
     return (
-        f"{shift}Records of {series.stride} updates blur the snapshots of S={interval}: the collapse index may be off by {blur}, and a "
+        f"{shift}Records of {series.stride} updates blur the snapshots of S={interval}: the collapse index may "
+        f"be off by {blur}, and a "
         f"drop shows at a part of its depth."
     )
 
@@ -156,7 +173,8 @@ def _choose_keys(
             keys[role] = found
     if "reward" not in keys:
         raise UserError(
-            f"{where} has no reward that is known by name; give its key with --reward-key (numbers found: {_listed(table)})."
+            f"{where} has no reward that is known by name; give its key with --reward-key (numbers found: "
+            f"{_listed(table)})."
         )
     if step_key is not None:
         keys.pop("learner_step", None)
@@ -218,8 +236,7 @@ def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
     rows = np.flatnonzero(np.isfinite(ordinal))
     known = rows[np.isfinite(bar[rows])]
     if not known.size:
-        notes.append("records have no step and there is no progress bar: each is taken for one update")
-        return ordinal
+        return ordinal * _updates_a_dictionary(table, rows.size, notes)
     notes.append(f"{rows.size} records without a step of their own were dated by the progress bar")
     if known.size == 1:
         return bar
@@ -232,6 +249,31 @@ def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
         if before.size:
             bar[row] = bar[before[-1]] + stride * (ordinal[row] - ordinal[before[-1]])
     return bar
+
+
+def _updates_a_dictionary(table: MetricTable, printed: int, notes: list[str]) -> int:
+    """Updates between printed dictionaries that have no step and no bar: told by the closing summary, or else one."""
+    lead = "printed dictionaries carry no step and there is no progress bar, so steps were inferred by counting them:"
+    _, totals = table.column(TOTAL)
+    total = float(totals[-1]) if totals.size else math.nan
+    if math.isfinite(total) and printed <= total < 1e9:
+        every = round(total / printed)
+        if abs(total / every - printed) <= 1 + 1e-3 * printed:
+            notes.append(f"{lead} one every {every} update(s), since the closing summary tells of {total:.0f} updates")
+            return every
+    notes.append(f"{lead} each is taken for one update, which is wrong unless logging_steps is 1")
+    return 1
+
+
+def _logging_stride(step_of_row: np.ndarray, table: MetricTable, keys: dict[str, str]) -> int | None:
+    """Updates between the records of a TRL log, with or without a reward: with several updates a generation batch, only
+    the first of them logs a reward.
+    """
+    if "lr" not in keys:
+        return None
+    logged = step_of_row[table.column(keys["lr"])[0]]
+    logged = np.unique(logged[np.isfinite(logged)])
+    return int(stride_of(logged)) if logged.size > 1 else None
 
 
 def _sync_interval(
@@ -267,6 +309,7 @@ def _aligned(
 ) -> np.ndarray:
     """[records] a metric at the steps of the reward records, the last of repeated values."""
     rows, values = table.column(key)
+    values = credible(values)
     at = step_of_row[rows]
     if interval is not None and "learner_step" not in keys:
         at = at * interval - 1
@@ -280,25 +323,19 @@ def _aligned(
 
 def _record(series: Series, means: SnapshotMeans, interval: int | None, where: str) -> RunRecord:
     cycle = interval or series.stride
-    steps = pd.DataFrame(index=range(series.reward.size), columns=[], dtype=float)
-    steps["t"] = series.last
-    steps["snapshot"], steps["lag"] = series.last // cycle, series.last % cycle
-    steps["reward_mean"] = series.reward
-    for role, values in series.metrics.items():
-        steps[role] = values
-    snapshots = pd.DataFrame(
-        {
-            "M": means.index,
-            "t": means.index * cycle,
-            "reward_mean": means.reward,
-            "reward_se": means.se,
-        }
-    )
+    steps = {
+        "t": series.last,
+        "snapshot": series.last // cycle,
+        "lag": series.last % cycle,
+        "reward_mean": series.reward,
+        **series.metrics,
+    }
+    snapshots = {"M": means.index, "t": means.index * cycle, "reward_mean": means.reward, "reward_se": means.se}
     lr = series.metrics.get("lr")
     constant = lr is not None and np.isfinite(lr).any() and np.nanmin(lr) == np.nanmax(lr)
     return RunRecord(
-        steps=_columns(steps, STEP_COLUMNS),
-        snapshots=_columns(snapshots, SNAPSHOT_COLUMNS),
+        steps=_frame(steps, STEP_COLUMNS),
+        snapshots=_frame(snapshots, SNAPSHOT_COLUMNS),
         manifest={
             "sync_interval": interval,
             "lr": float(np.nanmax(lr)) if constant else None,
@@ -307,10 +344,18 @@ def _record(series: Series, means: SnapshotMeans, interval: int | None, where: s
     )
 
 
-def _columns(frame: pd.DataFrame, columns: dict[str, tuple[type, bool]]) -> pd.DataFrame:
-    """The frame with the schema's columns and types, NaN where it has none."""
-    types = {
-        name: "float64" if kind is float else ("Int64" if nullable else "int64")
-        for name, (kind, nullable) in columns.items()
-    }
-    return frame.reindex(columns=list(columns)).astype(types)
+def _frame(given: dict[str, np.ndarray], columns: dict[str, tuple[type, bool]]) -> pd.DataFrame:
+    """A frame of the schema's columns and types, empty where nothing is given."""
+    size = next(iter(given.values())).size
+    frame = {}
+    for name, (kind, nullable) in columns.items():
+        values = given.get(name)
+        if kind is float:
+            frame[name] = np.full(size, np.nan) if values is None else values.astype(np.float64, copy=False)
+        elif nullable:
+            missing = np.full(size, values is None)
+            whole = np.zeros(size, np.int64) if values is None else values.astype(np.int64)
+            frame[name] = pd.arrays.IntegerArray(whole, missing)
+        else:
+            frame[name] = values.astype(np.int64)
+    return pd.DataFrame(frame, copy=False)

@@ -135,9 +135,9 @@ def metric_name(key: str) -> str:
     return _split_run(key)[1]
 
 
-def read_csv(lines: Iterator[str], path: Path, table: MetricTable, wanted: Iterable[str]) -> CsvTable:
+def read_csv(lines: Iterator[bytes], path: Path, table: MetricTable, wanted: Iterable[str]) -> CsvTable:
     """Fill the table; the parser tells what it met."""
     parser = CsvTable(table, path, wanted)
     for line in lines:
-        parser.feed(line)
+        parser.feed(line.decode("utf-8", "replace"))
     return parser

@@ -6,7 +6,10 @@ write one metric a line as {"name": ..., "value": ...}. A damaged line is counte
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,15 +18,21 @@ from collapse_laws.errors import UserError
 from collapse_laws.logs.numbers import as_number
 from collapse_laws.logs.sources import read_text
 from collapse_laws.logs.table import MetricTable
+from collapse_laws.logs.templates import Place, read_lines
 
 # objects whose name says nothing about the metric inside
 _ENVELOPES = frozenset({"data", "metrics", "log", "logs", "values", "scalars", "payload", "stats"})
 _NAME_KEYS = ("name", "metric", "key", "tag")
 _MAX_DEPTH = 6
+# a name, a text, or a number, in the order of a JSON line
+_TOKEN = re.compile(rb'("(?:[^"\\]|\\.)*"\s*:\s*)|"(?:[^"\\]|\\.)*"|(-?[0-9][-+0-9.eE]*|NaN|-?Infinity)')
 
 
 class JsonLines:
     """Parses one line after another into a table."""
+
+    separator = b","
+    waiting = False
 
     def __init__(self, table: MetricTable) -> None:
         self.table = table
@@ -41,6 +50,81 @@ class JsonLines:
             return
         if not isinstance(value, dict) or not put_object(self.table, value):
             self.damaged += not isinstance(value, dict)
+
+    def places(self, line: str) -> list[Place] | None:
+        """Where an object's line holds its numbers; None where a text names a metric or holds its number."""
+        ordinal = itertools.count()
+
+        def number_it(_: str) -> float:
+            return float(next(ordinal))
+
+        try:
+            value = json.loads(line)
+            numbered = json.loads(line, parse_float=number_it, parse_int=number_it, parse_constant=number_it)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(value, dict) or any(isinstance(value.get(k), str) for k in _NAME_KEYS):
+            return None
+        spots = _spots(line)
+        names = [key for key, _ in _kept(self.table, value)]
+        which = _kept(self.table, _without_texts(numbered))
+        if len(spots) != next(ordinal) or names != [key for key, _ in which]:
+            return None
+        places = [Place(key, *spots[int(number)]) for key, number in which]
+        return places or None
+
+    def storage(self, key: str) -> tuple[array, array]:
+        """Where the table keeps a key's values."""
+        return self.table.storage(key)
+
+    def put_lines(self, columns: tuple[tuple[array, array], ...], numbers: list[list[float]]) -> None:
+        """Objects, one a row, by their numbers."""
+        first = self.table.rows
+        self.table.rows += len(numbers[0])
+        for (column, values), found in zip(columns, numbers, strict=True):
+            column.extend(range(first, self.table.rows))
+            values.extend(found)
+
+    def glance(self, line: str) -> None:
+        """No line is known to hold nothing."""
+
+
+class _Kept(MetricTable):
+    """A table that lists what it is given, in order."""
+
+    def __init__(self, table: MetricTable) -> None:
+        super().__init__()
+        self.given: list[tuple[str, float]] = []
+        self._keeps = table.keeps
+
+    def put(self, key: str, value: float) -> None:
+        if self._keeps(key):
+            self.given.append((key, value))
+
+
+def _kept(table: MetricTable, value: Mapping[str, Any]) -> list[tuple[str, float]]:
+    kept = _Kept(table)
+    put_object(kept, value)
+    return kept.given
+
+
+def _without_texts(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_texts(item) if isinstance(item, dict) else item
+        for key, item in value.items()
+        if not isinstance(item, str)
+    }
+
+
+def _spots(line: str) -> list[tuple[int, int, int]]:
+    """For each number of a line, in bytes: where the name before it begins, where it begins and where it ends."""
+    spots, name = [], 0
+    for token in _TOKEN.finditer(line.encode()):
+        if token.group(1):
+            name = token.start()
+        elif token.group(2):
+            spots.append((name, *token.span(2)))
+    return spots
 
 
 def put_object(table: MetricTable, value: Mapping[str, Any]) -> bool:
@@ -72,11 +156,10 @@ def _flatten(table: MetricTable, value: Mapping[str, Any], prefix: str, depth: i
     return found
 
 
-def read_json_lines(lines: Iterable[str], table: MetricTable) -> list[str]:
+def read_json_lines(lines: Iterable[bytes], table: MetricTable) -> list[str]:
     """Fill the table; returns notes."""
     parser = JsonLines(table)
-    for line in lines:
-        parser.feed(line)
+    parser.feed(read_lines(lines, parser).decode("utf-8", "replace"))
     return [f"{parser.damaged} damaged line(s) left out"] if parser.damaged else []
 
 

@@ -12,6 +12,7 @@ import re
 # what the text parser itself adds to records that carry no step
 BAR_STEP = "(progress bar)"
 ORDINAL = "(order in the log)"
+TOTAL = "(updates by the summary)"
 
 _REWARDS = (
     r"critic/score/mean",  # verl, before any KL penalty
@@ -79,7 +80,6 @@ ROLES: dict[str, tuple[str, ...]] = {
         r"fully_async/count/stale_trajectory_processed",
         r"(?:.*/)?trajectory_staleness/max|(?:.*/)?staleness/max|max_off_policy_level|max_staleness",
     ),
-    "epoch": (r"epoch|training/epoch",),
 }
 _COMPILED = [
     (role, priority, re.compile(pattern))

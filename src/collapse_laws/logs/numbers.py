@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
+
+import numpy as np
+
+from collapse_laws.errors import UserError
+
+# [declared] what is beyond these bounds is a fault of the log, not a number to calculate with
+MOST_UPDATES = 10**12
+MOST_SYNC_INTERVAL = 10**9
+LARGEST = 1e100
+_RATES = (1e-30, 1e30)
 
 PLAIN = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|NAN|inf|Infinity|Inf)\b"
 # np.float64(0.5), numpy.float32(0.5), tensor(0.5, device='cuda:0'), array(0.5, dtype=float32)
@@ -32,7 +43,35 @@ def as_number(value: Any) -> float | None:
     if kind is float:
         return value
     if kind is int:
-        return float(value) if -(2**63) < value < 2**63 else None
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
     if kind is str and len(value) < 60:
         return parse_number(value)
     return None
+
+
+def credible(values: np.ndarray, bound: float = LARGEST) -> np.ndarray:
+    """The values with NaN for what is infinite or beyond the bound."""
+    wrong = ~(np.abs(values) <= bound)
+    return np.where(wrong, np.nan, values) if wrong.any() else values
+
+
+def is_rate(lr: float) -> bool:
+    """Whether a number can be a learning rate."""
+    return _RATES[0] <= lr <= _RATES[1]
+
+
+def check_rate(lr: float | None) -> None:
+    """UserError for a learning rate that a user gives and that is none."""
+    if lr is not None and not is_rate(lr):
+        raise UserError(f"--lr {lr!r} is not allowed; allowed: a number from {_RATES[0]:g} to {_RATES[1]:g}.")
+
+
+def check_sync_interval(sync_interval: int | None) -> None:
+    """UserError for an S that a user gives and that is none."""
+    if sync_interval is not None and not 1 <= sync_interval <= MOST_SYNC_INTERVAL:
+        raise UserError(
+            f"--sync-interval {sync_interval} is not allowed; allowed: a whole number from 1 to {MOST_SYNC_INTERVAL}."
+        )

@@ -17,6 +17,7 @@ from collapse_laws.logs import own
 from collapse_laws.logs.build import build
 from collapse_laws.logs.csvlog import looks_like_csv, metric_name, read_csv
 from collapse_laws.logs.jsonlog import load_document, read_document, read_json_lines
+from collapse_laws.logs.numbers import check_sync_interval
 from collapse_laws.logs.series import Series
 from collapse_laws.logs.snapshots import SnapshotMeans
 from collapse_laws.logs.sources import iter_lines, read_head, text_encoding
@@ -87,8 +88,7 @@ def read_log(
     path = Path(path)
     if format is not None and format not in FORMATS:
         raise UserError(f"--format {format!r} is not known; allowed: {', '.join(FORMATS)}.")
-    if sync_interval is not None and sync_interval < 1:
-        raise UserError(f"--sync-interval {sync_interval} is not allowed; allowed: a whole number from 1.")
+    check_sync_interval(sync_interval)
     table = MetricTable(key for key in (reward_key, step_key) for key in _spellings(key))
     notes: list[str] = []
     if path.is_dir():
@@ -208,8 +208,7 @@ def _finish(
     step_key: str | None,
     sync_interval: int | None,
 ) -> ReadLog:
-    averaged = kind in ("trl_trainer_state", "verl_file", "verl_console")
-    fields = build(str(path), table, notes, averaged, reward_key, step_key, sync_interval)
+    fields = build(str(path), table, notes, kind, reward_key, step_key, sync_interval)
     return ReadLog(path=path, format=kind, **fields)
 
 
@@ -232,7 +231,8 @@ def _look_into(directory: Path, format: str | None) -> tuple[str, list[Path]]:
     if offline:
         detect(offline[0], _WANDB_MAGIC)
     raise UserError(
-        f"{directory} is a directory without a run record, trainer_state.json or TensorBoard events; name the log file itself."
+        f"{directory} is a directory without a run record, trainer_state.json or TensorBoard events; name the "
+        "log file itself."
     )
 
 

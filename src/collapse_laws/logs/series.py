@@ -72,12 +72,11 @@ def resolve_repeats(step: np.ndarray, reward: np.ndarray, where: str) -> tuple[n
 
 def _refuse_second_run(step: np.ndarray, reward: np.ndarray, row: int, where: str) -> None:
     again = step[row:]
-    first_leg = {s: r for s, r in zip(step[:row].tolist(), reward[:row].tolist(), strict=True)}
-    same = all(
-        np.isclose(first_leg[s], r, rtol=1e-4, atol=1e-6, equal_nan=True)
-        for s, r in zip(again.tolist(), reward[row:].tolist(), strict=True)
-        if s in first_leg
-    )
+    order = np.argsort(step[:row], kind="stable")
+    first_steps, first_rewards = step[:row][order], reward[:row][order]
+    place = np.searchsorted(first_steps, again, side="right") - 1  # the latest of repeated steps
+    shared = (place >= 0) & (first_steps[np.maximum(place, 0)] == again)
+    same = np.allclose(first_rewards[place[shared]], reward[row:][shared], rtol=1e-4, atol=1e-6, equal_nan=True)
     if not same or again.max() <= step[:row].max():
         low, high = int(step[:row].min()), int(step[:row].max())
         raise UserError(
@@ -86,13 +85,19 @@ def _refuse_second_run(step: np.ndarray, reward: np.ndarray, row: int, where: st
         )
 
 
-def spans(step: np.ndarray, fully_async: bool, averaged: bool) -> tuple[np.ndarray, np.ndarray, int, bool]:
+def spans(
+    step: np.ndarray, fully_async: bool, averaged: bool, every: int | None = None
+) -> tuple[np.ndarray, np.ndarray, int, bool]:
     """(first, last, stride, zero_based) of the updates each record covers, from sorted distinct steps.
 
-    `averaged` says that the trainer is known to average over the updates since its previous record.
+    `averaged` says that the trainer is known to average over the updates since its previous record; `every` is the
+    distance of all records, with a reward or without, where it is known.
     """
-    stride = _stride(step)
+    stride = stride_of(step)
     zero_based = bool(step[0] == 0) and not fully_async
+    if every is not None and 0 < every < stride:
+        last = step if zero_based else step - 1
+        return np.maximum(last - every + 1, np.minimum(last, 0)), last, stride, zero_based
     closes = stride > 1 and not (fully_async or averaged)
     if closes and step[0] == stride - 1 and np.all((step + 1) % stride == 0):
         zero_based = True  # steps S-1, 2S-1, ...: counted from 0, each the last of its group
@@ -106,7 +111,7 @@ def spans(step: np.ndarray, fully_async: bool, averaged: bool) -> tuple[np.ndarr
     return np.minimum(first, last), last, stride, zero_based
 
 
-def _stride(step: np.ndarray) -> int:
+def stride_of(step: np.ndarray) -> int:
     """The commonest distance between records."""
     if step.size < 2:
         return 1

@@ -6,8 +6,8 @@ colours are removed here, with or without the escape byte, which copying from a 
 
 from __future__ import annotations
 
+import codecs
 import gzip
-import io
 import re
 import zlib
 from collections.abc import Iterator
@@ -17,8 +17,11 @@ from typing import BinaryIO
 from collapse_laws.errors import UserError
 
 HEAD_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 20
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\[\d{1,3}(?:;\d{1,3})*m")
+# two patterns, since one that begins with a literal is searched for far faster
+_ESCAPED = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")
+_BARE_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3})*m")
 
 
 def open_log(path: Path) -> BinaryIO:
@@ -57,23 +60,50 @@ def text_encoding(path: Path, head: bytes) -> str:
     return "utf-8-sig"
 
 
-def iter_lines(path: Path, encoding: str) -> Iterator[str]:
-    """Lines of a text log, each with its newline; only an unterminated last line has none.
+def iter_lines(path: Path, encoding: str) -> Iterator[bytes]:
+    """Lines of a text log in utf-8, each with its newline; only an unterminated last line has none.
 
-    Bytes that are not of the encoding become U+FFFD: a log may hold anything that a model generated.
+    Bytes that are not of the encoding stay as they are: a log may hold anything that a model generated.
     """
-    with io.TextIOWrapper(open_log(path), encoding=encoding, errors="replace", newline=None) as text:
-        try:
-            yield from text
-        except (EOFError, gzip.BadGzipFile, zlib.error):
-            return  # a gzip file that is still being written ends in the middle
+    begun: list[bytes] = []  # parts of a line that is longer than a block
+    for block in _blocks(path, encoding):
+        if b"\r" in block:
+            block = block.replace(b"\r", b"\n")
+        end = block.rfind(b"\n") + 1
+        if end:
+            begun.append(block[:end])
+            yield from b"".join(begun).splitlines(keepends=True)
+            begun.clear()
+        begun.append(block[end:])
+    if last := b"".join(begun):
+        yield last
+
+
+def _blocks(path: Path, encoding: str) -> Iterator[bytes]:
+    """The file's bytes in utf-8, without a byte order mark."""
+    with open_log(path) as file:
+        decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding == "utf-16" else None
+        first = True
+        while True:
+            try:
+                block = file.read(_BLOCK_BYTES)
+            except (EOFError, gzip.BadGzipFile, zlib.error):
+                return  # a gzip file that is still being written ends in the middle
+            if not block:
+                return
+            if decoder is not None:
+                block = decoder.decode(block).encode("utf-8", "replace")
+            yield block.removeprefix(codecs.BOM_UTF8) if first else block
+            first = False
 
 
 def read_text(path: Path, encoding: str) -> str:
     """The whole text of a log."""
-    return "".join(iter_lines(path, encoding))
+    return b"".join(iter_lines(path, encoding)).decode("utf-8", "replace")
 
 
 def strip_colours(line: str) -> str:
     """The line without terminal colours and cursor movements."""
-    return _COLOUR.sub("", line) if "[" in line else line
+    if "\x1b" in line:
+        line = _ESCAPED.sub("", line)
+    return _BARE_COLOUR.sub("", line) if "[" in line else line

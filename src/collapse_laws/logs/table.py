@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, role_of
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, role_of
 
 # Keys without a role are only counted, for the sentence that names what a log holds; so many are remembered.
 _KEYS_REMEMBERED = 300
@@ -22,7 +22,7 @@ class MetricTable:
     def __init__(self, wanted: Iterable[str] = ()) -> None:
         self.rows = 0
         self.seen: dict[str, int] = {}  # numeric keys without a role -> times seen
-        self._wanted = frozenset(wanted) | {BAR_STEP, ORDINAL}
+        self._wanted = frozenset(wanted) | {BAR_STEP, ORDINAL, TOTAL}
         self._columns: dict[str, tuple[array, array] | None] = {}
 
     def start_row(self) -> int:
@@ -59,6 +59,12 @@ class MetricTable:
             self.seen[key] += 1
         elif len(self.seen) < _KEYS_REMEMBERED:
             self.seen[key] = 1
+
+    def storage(self, key: str) -> tuple[array, array]:
+        """Rows and values of a key that is kept, to append to."""
+        column = self._columns[key]
+        assert column is not None
+        return column
 
     def add(self, metrics: Mapping[str, float]) -> None:
         """One row with these numbers."""

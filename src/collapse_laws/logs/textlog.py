@@ -9,12 +9,14 @@ position of the progress bar, which is printed before the dictionary, redrawn af
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable
 
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, role_of
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, role_of
 from collapse_laws.logs.numbers import PLAIN, WRAPPED, parse_number
 from collapse_laws.logs.sources import strip_colours
 from collapse_laws.logs.table import MetricTable
+from collapse_laws.logs.templates import Place, read_lines
 
 _RAY = re.compile(r"\(\S+ pid=\d+(?:, ip=[^)\s]+)?\)\s?")
 _REPEATED = re.compile(r"\[repeated \d+x across cluster\].*")
@@ -39,8 +41,16 @@ _OTHER_BAR = re.compile(
 )
 
 
+_MAYBE_WRAPPED = re.compile(r"(?:(?:(?:np|numpy)\.)?(?:float|int)\d+\()?([-+0-9.eE]+|nan|inf)\)?")
+_NOTHING = ("None", "null")
+_WORD = re.compile(r"[A-Za-z_][\w/.@\-]*")
+_SPOKEN_WORD = re.compile(r"step|iter|update", re.IGNORECASE)
+
+
 class TextLines:
     """Parses one line after another into a table. Keeps the open row, the open step and the position of the bar."""
+
+    separator = b" "
 
     def __init__(self, table: MetricTable) -> None:
         self.table = table
@@ -49,12 +59,11 @@ class TextLines:
         self._bar: int | None = None
         self._used: int | None = None  # bar position that the last stepless row took
         self._total: int | None = None
-        self._waiting = False  # the last stepless row still needs the next bar
+        self.waiting = False  # the last stepless row still needs the next bar
 
     def feed(self, line: str) -> None:
         """Take in one line, with or without its newline."""
-        if "\x1b" in line or "m" in line:
-            line = strip_colours(line)
+        line = strip_colours(line)
         if "pid=" in line:
             line = _RAY.sub(" ", line)
             line = _REPEATED.sub("", line) if "[repeated" in line else line
@@ -73,6 +82,55 @@ class TextLines:
         elif " - " in head and not head.endswith((")", "]")):
             head = head.rpartition(" - ")[0]
         self.feed(head)
+
+    def glance(self, line: str) -> None:
+        """A line without metrics can only move the bar."""
+        if "/" in line and "[" in line:
+            self._read_bar(line)
+
+    def places(self, line: str) -> list[Place] | None:
+        """Where a line of verl's console holds its numbers, the step first; no place where no word names a metric."""
+        plain = strip_colours(line)
+        at = _find_step(plain, 0) if " - " in plain else -1
+        if at < 0:
+            words = _WORD.findall(plain)
+            inert = "{" not in plain and not any(map(self.table.keeps, words)) and not _SPOKEN_WORD.search(plain)
+            return [] if inert and plain == line else None
+        if "[" in plain or _find_step(plain, at + 5) > 0 or not line.endswith(plain[at:]):
+            return None
+        step, *parts = plain[at:].removesuffix("\n").split(" - ")
+        if not step[5:].isdecimal():
+            return None
+        name = len(line[: len(line) - len(plain) + at].encode())
+        found = [Place("step", name, name + 5, name + len(step))]
+        name += len(step)
+        for part in parts:
+            key, mark, text = part.rpartition(":")
+            if key and text not in _NOTHING and self.table.keeps(key):
+                number = _MAYBE_WRAPPED.fullmatch(text)
+                if number is None:
+                    return None
+                start = name + 3 + len((key + mark).encode()) + number.start(1)
+                found.append(Place(key, name, start, start + len(number.group(1))))
+            name += 3 + len(part.encode())
+        return found
+
+    def storage(self, key: str) -> tuple[array, array]:
+        """Where the table keeps a key's values."""
+        return self.table.storage(key)
+
+    def put_lines(self, columns: tuple[tuple[array, array], ...], numbers: list[list[float]]) -> None:
+        """Lines of verl's console, by their numbers; the first is the step."""
+        row, last = self.table.rows - 1, self._step
+        rows = []
+        for step in numbers[0]:
+            if step != last or row < 0:
+                row, last = row + 1, step
+            rows.append(row)
+        self.table.rows, self._step = row + 1, last
+        for (column, values), found in zip(columns, numbers, strict=True):
+            column.extend(rows)
+            values.extend(found)
 
     def _open(self, step: float) -> None:
         if step != self._step or not self.table.rows:
@@ -121,12 +179,20 @@ class TextLines:
         if step is not None:
             self._open(step)
         elif self._step is None or line.lstrip().startswith("{"):
-            if not any(_role(key) == "reward" for key, _ in known):
+            roles = {_role(key) for key, _ in known}
+            if not roles & {"reward", "lr"}:
+                self._read_summary(dict(pairs))
                 return
             self._open_stepless()
         for key, number in known:
             if step is None or number != step or not _is_step(key):
                 self.table.put(key, number)
+
+    def _read_summary(self, summary: dict[str, float]) -> None:
+        """What transformers prints at the end tells the number of updates."""
+        seconds, rate = summary.get("train_runtime"), summary.get("train_steps_per_second")
+        if seconds and rate and self.table.rows:
+            self.table.put(TOTAL, seconds * rate)
 
     def _open_stepless(self) -> None:
         self.table.start_row()
@@ -135,9 +201,9 @@ class TextLines:
         self._step = None
         if self._bar and self._bar != self._used:
             self.table.put(BAR_STEP, self._bar)
-            self._used, self._waiting = self._bar, False
+            self._used, self.waiting = self._bar, False
         else:
-            self._waiting = True
+            self.waiting = True
 
     def _read_bar(self, line: str) -> int | None:
         """Follow the training bar; returns its position if this line shows it."""
@@ -151,9 +217,9 @@ class TextLines:
             if total != self._total:
                 continue
             self._bar = shown = position
-            if self._waiting and position != self._used and position > 0:
+            if self.waiting and position != self._used and position > 0:
                 self.table.put(BAR_STEP, position)
-                self._used, self._waiting = position, False
+                self._used, self.waiting = position, False
         return shown
 
 
@@ -179,12 +245,8 @@ def _find_step(line: str, start: int) -> int:
     return at
 
 
-def read_text_lines(lines: Iterable[str], table: MetricTable) -> TextLines:
+def read_text_lines(lines: Iterable[bytes], table: MetricTable) -> TextLines:
     """Fill the table; the parser tells what it met."""
     parser = TextLines(table)
-    for line in lines:
-        if line.endswith("\n"):
-            parser.feed(line)
-        else:
-            parser.finish(line)
+    parser.finish(read_lines(lines, parser).decode("utf-8", "replace"))
     return parser
