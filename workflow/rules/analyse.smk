@@ -44,10 +44,7 @@ rule laws:
 rule published:
     """The published tables through the same estimators."""
     input:
-        expand(
-            "src/collapse_laws/laws/reference/{table}.csv",
-            table=["table1", "table3", "extended"],
-        ),
+        PUBLISHED_TABLES,
     output:
         "results/published/laws.json",
     log:

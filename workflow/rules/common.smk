@@ -13,6 +13,11 @@ from collapse_laws.study import CELL_PATTERN, load_params, load_study, study_nam
 # The interpreter of this Snakemake: nothing needs to be on the PATH, neither here nor on a cluster's node.
 COMMAND = f"{shlex.quote(sys.executable)} -m collapse_laws"
 
+PUBLISHED_TABLES = expand(
+    "src/collapse_laws/laws/reference/{table}.csv",
+    table=["table1", "table3", "extended"],
+)
+
 # Training and evaluation on GPUs have an environment of their own: vLLM cannot be installed beside the workflow's tools.
 GPU_COMMAND = f"{shlex.quote(os.environ.get('COLLAPSE_LAWS_GPU_PYTHON', sys.executable))} -m collapse_laws"
 

@@ -31,7 +31,7 @@ rule tables:
         outcomes,
         laws="results/{study}/laws.json",
         scores=lambda wildcards: scores(wildcards.study),
-        reference=expand("reference/{name}.csv", name=["knobs", "table1", "table3", "extended"]),
+        reference=["reference/knobs.csv", *PUBLISHED_TABLES],
     output:
         table_files("results/{study}"),
     log:
