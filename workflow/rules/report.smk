@@ -31,7 +31,8 @@ rule tables:
         outcomes,
         laws="results/{study}/laws.json",
         scores=lambda wildcards: scores(wildcards.study),
-        reference=expand("reference/{name}.csv", name=["knobs", "table1", "table3", "extended"]),
+        knobs="reference/knobs.csv",
+        published=rules.published.input,
     output:
         table_files("results/{study}"),
     log:
