@@ -31,7 +31,8 @@ rule tables:
         outcomes,
         laws="results/{study}/laws.json",
         scores=lambda wildcards: scores(wildcards.study),
-        reference=["reference/knobs.csv", *PUBLISHED_TABLES],
+        knobs="reference/knobs.csv",
+        published=rules.published.input,
     output:
         table_files("results/{study}"),
     log:
