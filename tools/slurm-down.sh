@@ -4,7 +4,9 @@
 set -uo pipefail
 
 state=$(realpath -m "${1:-.slurm}")
-scancel --quiet --user="$(id -un)" 2>/dev/null
+# Another clone's Slurm may be the one that runs: its jobs and its configuration are not ours to remove.
+ours=$(grep -s "^StateSaveLocation=$state/controller$" /etc/slurm/slurm.conf)
+[ -z "$ours" ] || scancel --quiet --user="$(id -un)" 2>/dev/null
 for name in slurmd slurmctld munged; do
   pid=$(cat "$state/run/$name.pid" 2>/dev/null) || continue
   kill "$pid" 2>/dev/null
@@ -16,8 +18,6 @@ for name in slurmd slurmctld munged; do
 done
 if [ "${2:-}" = --purge ]; then
   rm -rf "$state"
-  if grep -qs "written by tools/slurm-up.sh" /etc/slurm/slurm.conf; then
-    rm -f /etc/slurm/{slurm,gres,cgroup}.conf
-  fi
+  [ -z "$ours" ] || rm -f /etc/slurm/{slurm,gres,cgroup}.conf
 fi
 exit 0
