@@ -30,8 +30,8 @@ PATHS = Paths(
     train_files=(Path("/data/t.parquet"),),
     validation_files=(Path("/data/v.parquet"), Path("/data/w.parquet")),
     reward=Path("/r/reward.py"),
-    checkpoints=Path("/work/states"),
-    log=Path("/work/attempts/000"),
+    checkpoints=Path("/lab/states"),
+    log=Path("/lab/attempts/000"),
 )
 
 
@@ -123,7 +123,7 @@ def test_only_s_eta_seed_and_what_follows_from_them_differ_between_cells_of_a_fa
 
 def test_resuming_names_the_checkpoint_and_keeps_the_horizon(cell: Cell) -> None:
     fresh = {o.key: o.value for o in overrides(cell, PATHS)}
-    resumed = {o.key: o.value for o in overrides(cell, PATHS, Path("/work/states/global_step_3"), 3)}
+    resumed = {o.key: o.value for o in overrides(cell, PATHS, Path("/lab/states/global_step_3"), 3)}
     assert fresh["trainer.resume_mode"] == "disable"
     assert resumed["trainer.resume_mode"] == "resume_path"
     assert resumed["trainer.resume_from_path"].endswith("global_step_3")
