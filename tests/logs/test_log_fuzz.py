@@ -25,6 +25,7 @@ from collapse_laws.advise.wording import as_text
 from collapse_laws.commands.diagnose import finite
 from collapse_laws.errors import UserError
 from collapse_laws.logs import read_log
+from collapse_laws.logs.csvlog import looks_like_csv
 
 INPUTS = int(os.environ.get("COLLAPSE_LAWS_FUZZ", "2000"))
 SECONDS = 20  # far above what any input of this size needs, on a busy machine too
@@ -208,3 +209,7 @@ def test_odd_lines(folder: Path, text: list[str], interval: int | None) -> None:
 @given(st.lists(pieces, max_size=30), intervals)
 def test_any_bytes(folder: Path, parts: list[bytes], interval: int | None) -> None:
     check(b"".join(parts), interval, folder)
+
+
+def test_an_open_quotation_mark_is_no_table():
+    assert not looks_like_csv(['step,"reward', "1,0.5", "2,0.6"])

@@ -37,6 +37,8 @@ def looks_like_csv(lines: list[str]) -> bool:
         cells = list(csv.reader(rows, delimiter=mark))
     except csv.Error:
         return False
+    if len(cells) < 2:  # an open quotation mark has swallowed the rest
+        return False
     header = cells[0]
     if len(header) < 2 or any(parse_number(name) is not None for name in header if name):
         return False
