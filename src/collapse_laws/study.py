@@ -57,6 +57,23 @@ class Cell:
         """Digest of the settings, 16 hex digits."""
         return settings_digest(self.settings)
 
+    def identity(self) -> dict[str, Any]:
+        """What run.json says of the cell, whichever trainer ran it."""
+        return {
+            "study": self.study,
+            "cell": self.name,
+            "scale": self.scale,
+            "trainer": self.trainer,
+            "arm": self.arm,
+            "model": self.model,
+            "sync_interval": self.sync_interval,
+            "lr": self.lr,
+            "seed": self.seed,
+            "ratio": self.settings["ratio"],
+            "settings": self.settings,
+            "settings_digest": self.digest,
+        }
+
     @property
     def horizon_updates(self) -> int:
         """Learner updates after which the run ends, a whole number of cycles."""
