@@ -206,8 +206,8 @@ def _label(
             f"the reference {reference:.4g}.{once}"
         )
     return "undecided", (
-        f"No lasting drop, but the cumulative learning rate {spent:.4g} is below {rule.survival_factor:g} times "
-        f"the reference {reference:.4g}.{once}"
+        f"No lasting drop, but the cumulative learning rate {spent:.4g} is below {rule.survival_factor:g} times the "
+        f"reference {reference:.4g}.{once}"
     )
 
 

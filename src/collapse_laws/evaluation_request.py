@@ -59,8 +59,8 @@ def benchmarks_of(study: Study, model: str) -> list[str]:
         unknown = sorted(set(body.get("models", ())) - set(study.models))
         if unknown:
             raise UserError(
-                f"params.yaml, studies.{study.name}.evaluation.benchmarks.{name}.models: "
-                f"{unknown[0]!r} is not defined; allowed: {', '.join(study.models)}."
+                f"params.yaml, studies.{study.name}.evaluation.benchmarks.{name}.models: {unknown[0]!r} is not "
+                f"defined; allowed: {', '.join(study.models)}."
             )
     return [name for name, body in section.items() if model in body.get("models", study.models)]
 

@@ -25,10 +25,8 @@ SCHEMA_VERSION = 1
 # the checkers in the order of their standing: the first that a table has is the score to report
 EXACT, MATH_REWARD, MATH_VERIFY = "exact", "math_reward", "math_verify"
 COLUMNS = (
-    "study scale cell arm model sync_interval lr seed snapshot t benchmark score primary metric "
-    "problems samples "
-    "mean low high confidence method truncated_fraction no_answer_fraction response_tokens_mean "
-    "backend"
+    "study scale cell arm model sync_interval lr seed snapshot t benchmark score primary metric problems samples mean "
+    "low high confidence method truncated_fraction no_answer_fraction response_tokens_mean backend"
 ).split()
 
 

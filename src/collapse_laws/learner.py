@@ -288,8 +288,8 @@ class Learner:
             raise UserError(f"{path} is damaged and cannot be resumed from; {again}.") from None
         if digest != self.cell.digest:
             raise UserError(
-                f"{path} was saved with other settings ({digest}) than params.yaml now gives "
-                f"{self.cell.name} ({self.cell.digest}); {again}, or put the settings back."
+                f"{path} was saved with other settings ({digest}) than params.yaml now gives {self.cell.name} "
+                f"({self.cell.digest}); {again}, or put the settings back."
             )
         self.progress = progress
         self.progress.sessions += 1

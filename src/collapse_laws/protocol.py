@@ -57,9 +57,8 @@ def check_realised_lag(t: Sequence[int], snapshot: Sequence[int], sync_interval:
     if wrong.size:
         first = wrong[0]
         raise LagError(
-            f"update {t[first]} learned from snapshot {snapshot[first]}, but a synchronisation "
-            f"interval of {sync_interval} means snapshot {t[first] // sync_interval} "
-            f"({wrong.size} such updates)."
+            f"update {t[first]} learned from snapshot {snapshot[first]}, but a synchronisation interval of "
+            f"{sync_interval} means snapshot {t[first] // sync_interval} ({wrong.size} such updates)."
         )
 
 

@@ -34,15 +34,13 @@ LABELS = (
 )
 # taken from an outcome as they are; null where the label has none
 OUTCOME_COLUMNS = (
-    "label collapse_index collapse_step onset_low onset_high partial_drop_index partial_drop_step "
-    "first_drop_index first_drop_step first_drop_low first_drop_high recovered start_reward "
-    "peak_reward last_reward updates "
+    "label collapse_index collapse_step onset_low onset_high partial_drop_index partial_drop_step first_drop_index "
+    "first_drop_step first_drop_low first_drop_high recovered start_reward peak_reward last_reward updates "
     "lr_budget_spent reason"
 ).split()
 INTEGERS = (
-    "collapse_index collapse_step onset_low onset_high partial_drop_index partial_drop_step "
-    "first_drop_index first_drop_step first_drop_low first_drop_high updates horizon_updates "
-    "sync_interval seed"
+    "collapse_index collapse_step onset_low onset_high partial_drop_index partial_drop_step first_drop_index "
+    "first_drop_step first_drop_low first_drop_high updates horizon_updates sync_interval seed"
 ).split()
 AXES = ["arm", "model", "sync_interval", "lr"]
 

@@ -131,8 +131,8 @@ def _index(snapshot: ArrayLike | None, size: int) -> NDArray[np.int64]:
     if wrong.size:
         at = int(wrong[0])
         raise UserError(
-            f"snapshot index {index[at + 1]} follows {index[at]}; "
-            "allowed: each rollout batch once, in increasing order."
+            f"snapshot index {index[at + 1]} follows {index[at]}; allowed: each rollout batch once, in increasing "
+            "order."
         )
     return index
 
@@ -151,8 +151,8 @@ def _to_unit(reward: Floats, se: Floats, reward_range: tuple[float, float] | Non
         )
     if lowest < low or highest > high:
         raise UserError(
-            f"mean rewards reach from {lowest:g} to {highest:g}, outside [{low:g}, {high:g}]; "
-            "allowed: means in [0, 1] or [-1, 1], or within the reward_range that is given."
+            f"mean rewards reach from {lowest:g} to {highest:g}, outside [{low:g}, {high:g}]; allowed: means in [0, 1] "
+            "or [-1, 1], or within the reward_range that is given."
         )
     return (reward - low) / (high - low), se / (high - low)
 

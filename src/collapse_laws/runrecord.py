@@ -72,8 +72,8 @@ SNAPSHOT_COLUMNS: dict[str, tuple[type, bool]] = {
 }
 STEPS, SNAPSHOTS, MANIFEST = "steps.jsonl", "snapshots.jsonl", "run.json"
 MANIFEST_KEYS = (
-    "schema_version study cell scale trainer arm model sync_interval lr seed ratio settings "
-    "settings_digest source_fingerprint horizon_updates updates stop_reason versions hardware timings"
+    "schema_version study cell scale trainer arm model sync_interval lr seed ratio settings settings_digest "
+    "source_fingerprint horizon_updates updates stop_reason versions hardware timings"
 ).split()
 STOP_REASONS = ("horizon", "collapse", "failed")
 

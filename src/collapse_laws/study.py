@@ -110,8 +110,8 @@ class Study:
             if cell.name == name:
                 return cell
         raise UserError(
-            f"params.yaml has no cell {name!r} in study {self.name!r}; "
-            f"`collapse-laws cells --study {self.name}` lists its {len(self.planned)} cells."
+            f"params.yaml has no cell {name!r} in study {self.name!r}; `collapse-laws cells --study {self.name}` lists "
+            f"its {len(self.planned)} cells."
         )
 
 
@@ -192,9 +192,8 @@ def load_study(
             if known is not None:
                 if known.settings != cell.settings:
                     raise UserError(
-                        f"params.yaml: blocks {known.blocks[0]!r} and {block_name!r} of study {name!r} "
-                        f"give the cell {cell.name!r} different settings; a cell is one run, so "
-                        "use one block for it."
+                        f"params.yaml: blocks {known.blocks[0]!r} and {block_name!r} of study {name!r} give the cell "
+                        f"{cell.name!r} different settings; a cell is one run, so use one block for it."
                     )
                 cell = _with_blocks(known, (*known.blocks, block_name))
             planned[cell.name] = cell
@@ -282,8 +281,8 @@ def _expand(study: str, body: Mapping[str, Any], block_name: str, block: Mapping
         name = cell_name(arm, model, sync_interval, lr, seed)
         if not re.fullmatch(CELL_PATTERN, name):
             raise UserError(
-                f"params.yaml, {where}: {name!r} cannot name a cell; "
-                "arms and models are of small letters, digits and '-'."
+                f"params.yaml, {where}: {name!r} cannot name a cell; arms and models are of small letters, digits and "
+                "'-'."
             )
         budget = body["models"][model].get("reference_lr_budget", body["arms"][arm].get("reference_lr_budget"))
         settings["model"] = {k: v for k, v in settings["model"].items() if k not in _LABELS}

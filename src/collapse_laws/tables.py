@@ -44,8 +44,8 @@ def entry(cell: pd.Series) -> str:
 
 
 ENTRIES = (
-    "M (t): collapsed, first seen in rollout batch M, at learner update t = S x M, so that the "
-    "onset lies in (t - S, t].",
+    "M (t): collapsed, first seen in rollout batch M, at learner update t = S x M, so that the onset lies in (t - S, "
+    "t].",
     "stable (>t): outlived twice the reference clock, observed for t updates.",
     "osc. M (t): oscillating; first drop in batch M, at update t, then recovered.",
     "undecided (>t): no lasting drop, but too short to call it stable.",
@@ -58,10 +58,9 @@ def table1(results: StudyResults) -> Table:
     rates."""
     cells = results.cells
     tidy = cells[
-        "cell arm surrogate ratio clip_low clip_high dual_clip model sync_interval lr seed label "
-        "collapse_index collapse_step onset_low onset_high first_drop_index first_drop_step "
-        "partial_drop_index partial_drop_step start_reward peak_reward last_reward updates "
-        "horizon_updates reference_lr_budget reason".split()
+        "cell arm surrogate ratio clip_low clip_high dual_clip model sync_interval lr seed label collapse_index "
+        "collapse_step onset_low onset_high first_drop_index first_drop_step partial_drop_index partial_drop_step "
+        "start_reward peak_reward last_reward updates horizon_updates reference_lr_budget reason".split()
     ].copy()
     tidy.insert(0, "scale", results.scale)
     tidy.insert(0, "study", results.name)

@@ -167,12 +167,10 @@ def _laws(results: StudyResults, paper: StudyResults | None) -> Table:
     columns = ["scale", "arm", "model", "law", "set found", "other evidence", "law holds?"]
     frame = pd.DataFrame(law_rows(results, paper), columns=columns)
     notes = [
-        "Law (i): the largest stable rate goes as S^-alpha. Law (ii): the onset goes as lr^-b S^c; "
-        "c2 is the budget "
-        "t x lr that all onset intervals share.",
-        "A set is the hull of the exact feasible set and the 95% profile set; the law holds where "
-        "the set lies "
-        "within 0.1 of what it asks, and is refuted where the set misses that.",
+        "Law (i): the largest stable rate goes as S^-alpha. Law (ii): the onset goes as lr^-b S^c; c2 is the budget t "
+        "x lr that all onset intervals share.",
+        "A set is the hull of the exact feasible set and the 95% profile set; the law holds where the set lies within "
+        "0.1 of what it asks, and is refuted where the set misses that.",
     ]
     if not results.published:
         notes.append("Absolute times and rates of this scale cannot match the paper's; exponents can.")

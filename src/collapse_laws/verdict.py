@@ -56,10 +56,8 @@ def _boundary(laws: dict[str, Any]) -> str:
         first = f"No run survived, and runs collapsed from S x lr = {number(high)}"
     elif product["refuted"]:
         first = (
-            f"No single S x lr separates the {boundary['stable']} surviving from the "
-            f"{boundary['unstable']} collapsed runs: one survived at {number(low)}, one collapsed "
-            f"at "
-            f"{number(high)}"
+            f"No single S x lr separates the {boundary['stable']} surviving from the {boundary['unstable']} collapsed "
+            f"runs: one survived at {number(low)}, one collapsed at {number(high)}"
         )
     else:
         first = f"Runs survived up to S x lr = {number(low)} and collapsed from {number(high)}"
@@ -88,9 +86,8 @@ def _sustained(laws: dict[str, Any]) -> str:
     if not laws["counts"].get("oscillating") or not other:
         return ""
     return (
-        f" Counting the {plural(laws['counts']['oscillating'], 'oscillating run')} as unstable "
-        f"too, "
-        f"alpha lies in {interval(other['alpha'])} ({SAYS[other['verdict']].lower()})."
+        f" Counting the {plural(laws['counts']['oscillating'], 'oscillating run')} as unstable too, alpha lies in "
+        f"{interval(other['alpha'])} ({SAYS[other['verdict']].lower()})."
     )
 
 
@@ -101,9 +98,8 @@ def _clock(laws: dict[str, Any]) -> str:
         drops = laws.get("clock_first_drop") or {}
         if drops.get("runs"):
             return (
-                f"{text}. For the first drops of {plural(drops['runs'], 'run')}, b lies in "
-                f"{interval(drops['b'])} and c in {interval(drops['c'])} "
-                f"({SAYS[drops['verdict']].lower()})."
+                f"{text}. For the first drops of {plural(drops['runs'], 'run')}, b lies in {interval(drops['b'])} and "
+                f"c in {interval(drops['c'])} ({SAYS[drops['verdict']].lower()})."
             )
         return f"{text}. Nothing dropped either."
     c2 = clock["c2"]
@@ -114,8 +110,7 @@ def _clock(laws: dict[str, Any]) -> str:
     if b is None or c is None:
         return f"{first}. They allow no statement on the exponents b and c."
     return (
-        f"{first}. The exponent of 1/lr lies in {interval(b)} (asked: 1, {_inside(b, 1.0)}), that "
-        f"of S in "
+        f"{first}. The exponent of 1/lr lies in {interval(b)} (asked: 1, {_inside(b, 1.0)}), that of S in "
         f"{interval(c)} (asked: 0, {_inside(c, 0.0)})."
     )
 

@@ -61,8 +61,8 @@ def make_start(study: Study, model: str, out: Path) -> dict[str, float]:
         policy, tokenizer = smollm2_from_wheel()
     else:
         raise UserError(
-            f"params.yaml, studies.{study.name}.models.{model}.kind: {kind!r} is not made here; "
-            "allowed: tiny_llama, smollm2_wheel."
+            f"params.yaml, studies.{study.name}.models.{model}.kind: {kind!r} is not made here; allowed: tiny_llama, "
+            "smollm2_wheel."
         )
     scores = _scores(study, policy, tokenizer)
     # complete or not at all: a folder with warmstart.json is a finished one

@@ -42,8 +42,7 @@ def write_with_wide_heads(checkpoint: Path, out: Path, wide: int = NARROWEST) ->
     plain = isinstance(model, LlamaForCausalLM) and not model.config.attention_bias
     if not plain or wide % narrow or rope.get("rope_type", "default") != "default":
         raise UserError(
-            f"{checkpoint}: vLLM has no kernel for heads of {narrow} dimensions, and they can be "
-            f"widened to {wide} "
+            f"{checkpoint}: vLLM has no kernel for heads of {narrow} dimensions, and they can be widened to {wide} "
             "only for a Llama without biases and with plain rotary positions."
         )
     factor = wide // narrow

@@ -107,10 +107,9 @@ numbers = st.one_of(
 )
 names = st.sampled_from(
     (
-        "step global_step reward critic/score/mean critic/rewards/mean training/global_step actor/lr "
-        "learning_rate entropy epoch data fully_async/count/current_param_version "
-        "fully_async/count/stale_trajectory_processed name value metric log_history x M t lag reward_mean "
-        "snapshot frac_reward_zero_std rewards/f/mean actor/ppo_kl"
+        "step global_step reward critic/score/mean critic/rewards/mean training/global_step actor/lr learning_rate "
+        "entropy epoch data fully_async/count/current_param_version fully_async/count/stale_trajectory_processed name "
+        "value metric log_history x M t lag reward_mean snapshot frac_reward_zero_std rewards/f/mean actor/ppo_kl"
     ).split()
 )
 objects = st.dictionaries(names, st.one_of(numbers, st.dictionaries(names, numbers, max_size=3)), max_size=6)

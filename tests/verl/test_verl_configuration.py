@@ -254,8 +254,7 @@ def test_table2_values_are_the_composed_ones_and_the_dagger_means_not_passed_on(
 def test_table2_has_the_papers_daggers(cell: Cell) -> None:
     rows = {row.label: row for row in config.table2(cell, overrides(cell, PATHS))}
     daggered = (
-        "temperature top-p top-k dual~clip KL~coefficient KL~estimator aggregation~of~the~loss "
-        "betas weight~decay "
+        "temperature top-p top-k dual~clip KL~coefficient KL~estimator aggregation~of~the~loss betas weight~decay "
         "gradient~norm~clip entropy~coefficient standard~deviation,~ddof Adam's~epsilon arithmetic"
     )
     for label in daggered.split():

@@ -154,12 +154,9 @@ def test_a_second_start_is_refused_and_a_killed_supervisor_leaves_no_orphan(
 ) -> None:
     plan(hang_after=9, detached=True)
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from "
-        "cpu_verl_study import cpu_cell; "
-        "from collapse_laws.verl import launch; launch.MAIN_MODULE = 'fake_trainer'; b = "
-        "Path(sys.argv[2]); "
-        "launch.train(cpu_cell(horizon_updates=16), model_dir=b/'model', work=b/'work', "
-        "checkpoints=b/'checkpoints', "
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from cpu_verl_study import cpu_cell; "
+        "from collapse_laws.verl import launch; launch.MAIN_MODULE = 'fake_trainer'; b = Path(sys.argv[2]); "
+        "launch.train(cpu_cell(horizon_updates=16), model_dir=b/'model', work=b/'work', checkpoints=b/'checkpoints', "
         "out=b/'out', data=b/'data')"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT / "src")])}

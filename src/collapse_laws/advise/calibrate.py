@@ -98,9 +98,8 @@ def observe_study(study: str) -> list[Observation] | None:
     groups = sorted({(cell.get("arm"), cell.get("model")) for cell in cells}, key=str)
     if len(groups) > 1:
         raise UserError(
-            f"study {study!r} holds {len(groups)} groups "
-            f"({', '.join('/'.join(map(str, group)) for group in groups)}), whose "
-            f"calibrations must not be merged; give one as {study}:ARM/MODEL."
+            f"study {study!r} holds {len(groups)} groups ({', '.join('/'.join(map(str, group)) for group in groups)}), "
+            f"whose calibrations must not be merged; give one as {study}:ARM/MODEL."
         )
     return [Observation.from_cell(cell) for cell in cells]
 
@@ -134,8 +133,8 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
     low, high, c2 = brackets.stable_max, brackets.collapsed_min, brackets.c2_high
     if brackets.refuted:
         return [
-            "The runs contradict one product for all S (a stable S*eta is not below a collapsed one), so no "
-            "rate can be advised."
+            "The runs contradict one product for all S (a stable S*eta is not below a collapsed one), so no rate can "
+            "be advised."
         ]
     if low is not None:
         said.append(f"S={sync_interval}: eta up to {low / sync_interval:.3g} is stable, since S*eta = {low:.3g} was.")
@@ -156,17 +155,16 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
         said.append(f"S={sync_interval}, eta={lr:.3g}: S*eta = {product:.3g}, {fate}.")
     if horizon is not None and brackets.c2_low is not None:
         said.append(
-            f"A run of {horizon} updates ends before the clock if eta is below "
-            f"{brackets.c2_low / horizon:.3g}; it would then show no "
-            f"collapse whether or not the setting is stable."
+            f"A run of {horizon} updates ends before the clock if eta is below {brackets.c2_low / horizon:.3g}; it "
+            "would then show no collapse whether or not the setting is stable."
         )
     said.append(_next_run(brackets, sync_interval))
     if c2 is not None:
         chosen = lr if lr is not None else (low / sync_interval if low is not None else None)
         if chosen is not None:
             said.append(
-                f"Validate eta={chosen:.3g} to {math.ceil(2 * c2 / chosen)} updates (2 c2/eta): only a run "
-                "that long is a survivor."
+                f"Validate eta={chosen:.3g} to {math.ceil(2 * c2 / chosen)} updates (2 c2/eta): only a run that long "
+                "is a survivor."
             )
     else:
         said.append("No run collapsed, so the clock is unknown and no horizon can be said to be long enough.")

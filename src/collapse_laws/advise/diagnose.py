@@ -214,8 +214,8 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
                 relation = "may lie in or below"
             span = f"in ({at[0]:.3g}, {at[1]:.3g}]," if log.sync_interval else f"at most {at[1]:.3g},"
             sentence = (
-                f"The cumulative learning rate at the onset, {span} {relation} {clock}; "
-                f"c2/eta is {known.c2_high / rate.lr:.4g} updates."
+                f"The cumulative learning rate at the onset, {span} {relation} {clock}; c2/eta is "
+                f"{known.c2_high / rate.lr:.4g} updates."
             )
             found.append(Verdict("clock", "sum of eta", at[1], outcome.onset_high, sentence))
             continue
@@ -235,9 +235,8 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
 def _lag_verdicts(log: ReadLog) -> list[Verdict]:
     if log.stale:
         sentence = (
-            f"{log.keys['stale']} reaches {log.stale:g}: some rollouts were older than the last "
-            "synchronisation, so the lag was not t mod "
-            f"S and the laws' S understates the staleness."
+            f"{log.keys['stale']} reaches {log.stale:g}: some rollouts were older than the last synchronisation, so "
+            "the lag was not t mod S and the laws' S understates the staleness."
         )
         return [Verdict("lag", log.keys["stale"], log.stale, None, sentence)]
     if log.format == "run_record" and log.sync_interval:
@@ -253,15 +252,15 @@ def _missing(log: ReadLog, rate: Rates) -> list[str]:
     lacking = []
     if log.sync_interval is None:
         lacking.append(
-            "S: give --sync-interval to date the collapse by rollout batch and to place S*eta; the clock "
-            "needs eta only."
+            "S: give --sync-interval to date the collapse by rollout batch and to place S*eta; the clock needs eta "
+            "only."
         )
     if rate.lr is None:
         lacking.append("eta: the log has no learning rate; give --lr to place S*eta and the clock.")
     if log.series.first.size and log.series.first[0] > 0 and log.format != "run_record":
         lacking.append(
-            f"the first {int(log.series.first[0])} update(s): a peak before them is unseen, and their learning "
-            "rate is taken as the first one logged."
+            f"the first {int(log.series.first[0])} update(s): a peak before them is unseen, and their learning rate is "
+            "taken as the first one logged."
         )
     absent = [name for role, name in NAMES.items() if role not in log.series.metrics]
     if absent:

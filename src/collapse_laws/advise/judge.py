@@ -103,8 +103,8 @@ def judge(log: ReadLog, rate: Rates, reference: float | None) -> Outcome:
     means, cycle = log.snapshots, log.sync_interval or log.series.stride
     if log.sync_interval is not None and means.index.size < 2:
         raise UserError(
-            f"{log.path}: the run's {log.series.updates} updates hold one rollout batch of S={cycle}; a drop "
-            "needs at least two."
+            f"{log.path}: the run's {log.series.updates} updates hold one rollout batch of S={cycle}; a drop needs at "
+            "least two."
         )
     return judge_series(
         means.index,

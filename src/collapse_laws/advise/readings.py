@@ -115,9 +115,8 @@ def _reading(
             verb = "rose" if direction > 0 else "fell"
             time = ("before the end" if event is None else "before the drop") if when == "before" else "at the drop"
             sentence = (
-                f"{name} {verb} {time}, from {usual:.3g} (median until update {int(t[start - 1])}) to "
-                f"{value:.3g} at update {step}: "
-                f"{_MEANING[role, direction]}."
+                f"{name} {verb} {time}, from {usual:.3g} (median until update {int(t[start - 1])}) to {value:.3g} at "
+                f"update {step}: {_MEANING[role, direction]}."
             )
             return Reading(name, key, usual, value, step, when, sentence)
     last = values[place - 1]

@@ -40,10 +40,10 @@ def _text(found: Mapping[str, Any]) -> list[str]:
         f"  collapse clock, Llama     c2 in ({llama['c2'][0]:g}, {llama['c2'][1]:g}]",
         f"  collapse clock, Qwen3-8B  c2 in ({qwen['c2'][0]:g}, {qwen['c2'][1]:g}]",
         f"  log t = a - b log eta + c log S: b in {_set(llama['b'])}, c in {_set(llama['c'])}",
-        f"  boundary eta_max ~ S^-alpha: alpha in {_set(llama['alpha'])};"
-        f" main grid alone {_set(llama['alpha_main_grid'])}",
-        f"  S*eta: stable up to {llama['stable_max']:g} (main grid {llama['stable_max_main_grid']:g}),"
-        f" collapsed from {llama['collapsed_min']:g}",
+        f"  boundary eta_max ~ S^-alpha: alpha in {_set(llama['alpha'])}; main grid alone "
+        f"{_set(llama['alpha_main_grid'])}",
+        f"  S*eta: stable up to {llama['stable_max']:g} (main grid {llama['stable_max_main_grid']:g}), collapsed from "
+        f"{llama['collapsed_min']:g}",
     ]
 
 

@@ -49,9 +49,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.check_only or args.data:
         raise UserError(
-            f"study {study.name!r} is trained by the local learner; --check-only and --data are "
-            f"for "
-            "studies with trainer: verl."
+            f"study {study.name!r} is trained by the local learner; --check-only and --data are for studies with "
+            "trainer: verl."
         )
     import torch
 

@@ -149,6 +149,6 @@ def _verdict(
     elif verdict_b == verdict_c == HOLDS:
         verdict = HOLDS
     return verdict, (
-        f"b lies in {interval_text(b)}, c in {interval_text(c)}, from {len(runs)} run(s); "
-        f"the law asks for 1 and 0 within {MARGIN:g}."
+        f"b lies in {interval_text(b)}, c in {interval_text(c)}, from {len(runs)} run(s); the law asks for 1 and 0 "
+        f"within {MARGIN:g}."
     )

@@ -30,8 +30,8 @@ TABLES = ("table1.csv", "table3.csv", "extended.csv")
 MAIN_GRID = "table1.csv"
 MARKS = ("stated", "derived")
 COLUMNS = (
-    "model sync_interval lr seed label label_mark collapse_index collapse_index_mark collapse_step "
-    "collapse_step_mark horizon_updates horizon_mark source"
+    "model sync_interval lr seed label label_mark collapse_index collapse_index_mark collapse_step collapse_step_mark "
+    "horizon_updates horizon_mark source"
 ).split()
 REFERENCE_LR_BUDGET = {"llama1b": 3.2e-5, "llama3b": 3.2e-5, "qwen8b": 6.4e-5}  # [stated]
 LLAMA, QWEN = ("llama1b", "llama3b"), ("qwen8b",)

@@ -129,8 +129,8 @@ def study_laws(study: Study) -> dict[str, Any]:
             results[cell.name] = read_cell(path)
             if results[cell.name].get("settings_digest") != cell.digest:
                 raise UserError(
-                    f"{path} belongs to other settings than params.yaml gives for {cell.name}; "
-                    "run `collapse-laws extract` again."
+                    f"{path} belongs to other settings than params.yaml gives for {cell.name}; run `collapse-laws "
+                    "extract` again."
                 )
     planned = [(cell.arm, cell.model, cell.name) for cell in study.cells]
     return laws_result(study.name, study.scale, planned, results)

@@ -125,17 +125,15 @@ def exactness(series: Series, means: SnapshotMeans, interval: int | None, fully_
     """How exactly the log dates a drop, in one sentence."""
     if interval is None:
         return (
-            f"Without S a drop is dated by the logged records, one every {series.stride} update(s); the "
-            "rollout batch that first "
-            f"shows it stays unknown."
+            f"Without S a drop is dated by the logged records, one every {series.stride} update(s); the rollout batch "
+            "that first shows it stays unknown."
         )
     shift = ""
     if fully_async:
         shift = (
-            f"Each record averages {interval} updates and is shifted by one: record v holds updates (v-1)S to "
-            "vS-1 counted from 1, "
-            f"that is {interval - 1} from snapshot v-1 and one from the snapshot before, and the last update "
-            "is never logged. "
+            f"Each record averages {interval} updates and is shifted by one: record v holds updates (v-1)S to vS-1 "
+            f"counted from 1, that is {interval - 1} from snapshot v-1 and one from the snapshot before, and the last "
+            "update is never logged. "
         )
     if means.how == "exact":
         return (
@@ -143,15 +141,14 @@ def exactness(series: Series, means: SnapshotMeans, interval: int | None, fully_
         )
     if means.how == "unmixed":
         return (
-            f"{shift}The mixture was solved for the snapshots, which is exact if the reward is constant within "
-            "a cycle; the onset is "
-            f"known to {interval} updates, and a drop at the boundary may read as a partial one in the record before."
+            f"{shift}The mixture was solved for the snapshots, which is exact if the reward is constant within a "
+            f"cycle; the onset is known to {interval} updates, and a drop at the boundary may read as a partial one in "
+            "the record before."
         )
     blur = max(1, -(-series.stride // interval))
     return (
-        f"{shift}Records of {series.stride} updates blur the snapshots of S={interval}: the collapse index may "
-        f"be off by {blur}, and a "
-        f"drop shows at a part of its depth."
+        f"{shift}Records of {series.stride} updates blur the snapshots of S={interval}: the collapse index may be off "
+        f"by {blur}, and a drop shows at a part of its depth."
     )
 
 

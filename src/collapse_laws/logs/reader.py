@@ -118,7 +118,7 @@ def detect(path: Path, head: bytes) -> str:
     if head.startswith(_WANDB_MAGIC):
         raise UserError(
             f"{path} is an offline W&B file, for which no maintained reader exists; upload it with `wandb sync` and "
-            f"export its reward chart as CSV."
+            "export its reward chart as CSV."
         )
     if is_event_file(head):
         return "tensorboard"
@@ -231,8 +231,8 @@ def _look_into(directory: Path, format: str | None) -> tuple[str, list[Path]]:
     if offline:
         detect(offline[0], _WANDB_MAGIC)
     raise UserError(
-        f"{directory} is a directory without a run record, trainer_state.json or TensorBoard events; name the "
-        "log file itself."
+        f"{directory} is a directory without a run record, trainer_state.json or TensorBoard events; name the log file "
+        "itself."
     )
 
 

@@ -81,7 +81,7 @@ def _refuse_second_run(step: np.ndarray, reward: np.ndarray, row: int, where: st
         low, high = int(step[:row].min()), int(step[:row].max())
         raise UserError(
             f"{where} holds two runs, one after the other (steps {low} to {high}, then again from {int(step[row])}); "
-            f"give each its own file."
+            "give each its own file."
         )
 
 

@@ -54,8 +54,8 @@ def text_encoding(path: Path, head: bytes) -> str:
         return "utf-16"
     if b"\x00" in head or head.startswith((b"\x89PNG", b"PAR1", b"PK\x03\x04", b"\x80")):
         raise UserError(
-            f"{path} is a binary file of no known kind; readable are text, JSON and CSV logs and "
-            f"TensorBoard event files."
+            f"{path} is a binary file of no known kind; readable are text, JSON and CSV logs and TensorBoard event "
+            "files."
         )
     return "utf-8-sig"
 

@@ -109,8 +109,8 @@ BENCHMARKS: dict[str, Benchmark] = {
             columns={"problem": ("problem", "question"), "answer": ("answer",)},
             licence="MIT for the file; the problems are MIT OpenCourseWare's",
             defects=(
-                "58 golds are in e-notation (4.5e33), which neither checker takes for 4.5 "
-                "\\times 10^{33}: accepted in either form",
+                "58 golds are in e-notation (4.5e33), which neither checker takes for 4.5 \\times 10^{33}: accepted "
+                "in either form",
                 "golds 38 and 49 are Python fractions (-1./3), gold 5 is np.arcsin(10/13): accepted as LaTeX too",
                 "gold 86 ends in a line break: stripped",
             ),
@@ -146,8 +146,8 @@ BENCHMARKS: dict[str, Benchmark] = {
             licence="none stated; the Mathematical Association of America's copyright",
             defects=(
                 "45 of the 50 problems of AMC 12A and 12B: those with figures are missing",
-                "three rows cannot be answered as written: scored as they are, flagged, and the "
-                "score without them is given",
+                "three rows cannot be answered as written: scored as they are, flagged, and the score without them is "
+                "given",
                 "the gold of 12B-4 is the letter of a bin, D: kept",
             ),
             flagged={

@@ -110,10 +110,9 @@ def _check(chosen: Benchmark, canonical: list[dict[str, str]], source: str) -> N
         differing = [i for i in range(chosen.rows) if found[i * step :][:step] != known[i * step :][:step]]
         first = canonical[differing[0]]
         raise UserError(
-            f"{source} differs from {chosen.title} in {len(differing)} of {chosen.rows} rows, "
-            f"first in row "
-            f"{differing[0]} ({first['problem'][:60]!r}); allowed: the content of revision "
-            f"{chosen.revision} of {chosen.hub}."
+            f"{source} differs from {chosen.title} in {len(differing)} of {chosen.rows} rows, first in row "
+            f"{differing[0]} ({first['problem'][:60]!r}); allowed: the content of revision {chosen.revision} of "
+            f"{chosen.hub}."
         )
 
 
@@ -142,8 +141,7 @@ def _hub_rows(chosen: Benchmark, folder: Path) -> list[dict[str, Any]]:
         import datasets
     except ImportError:
         raise UserError(
-            f"{chosen.title} is not in {folder}, and the package datasets, which reads it from "
-            f"the Hub, is not "
+            f"{chosen.title} is not in {folder}, and the package datasets, which reads it from the Hub, is not "
             f"installed; install the extra `verl`, or {advice}."
         ) from None
     try:

@@ -120,9 +120,8 @@ class VerifyPool:
     def __init__(self, workers: int | None = None, cpu_seconds: float = CPU_SECONDS) -> None:
         if importlib.util.find_spec("math_verify") is None:
             raise UserError(
-                "the second score needs math-verify, which is not installed; install the extra "
-                "`verl`, or set "
-                "verify: false in the study's evaluation section."
+                "the second score needs math-verify, which is not installed; install the extra `verl`, or set verify: "
+                "false in the study's evaluation section."
             )
         self._count = workers or len(os.sched_getaffinity(0))
         self._cpu_seconds = cpu_seconds

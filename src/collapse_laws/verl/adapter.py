@@ -99,9 +99,8 @@ def surviving_branch(attempts: Sequence[Attempt], sync_interval: int) -> Branch:
     gaps = [t for t, line in enumerate(updates) if line["t"] != t]
     if gaps:
         raise UserError(
-            f"the lines of update {gaps[0]} are missing, although update {updates[gaps[0]]['t']} "
-            f"is there: the folder of this run is "
-            "damaged; remove it and train the cell again."
+            f"the lines of update {gaps[0]} are missing, although update {updates[gaps[0]]['t']} is there: the folder "
+            "of this run is damaged; remove it and train the cell again."
         )
     return Branch(updates, validations)
 
@@ -190,10 +189,10 @@ def validation_reward(metrics: Mapping[str, float], sizes: Mapping[str, int]) ->
 
 
 LOST_WITHOUT_HOOKS = (
-    "one averaged record a synchronisation instead of one an update: no per-update rows, no lag "
-    "and no clip fraction by lag",
-    "record v averages the last update of the cycle before with the first S-1 of its own, so a "
-    "snapshot's reward is a mixture",
+    "one averaged record a synchronisation instead of one an update: no per-update rows, no lag and no clip fraction "
+    "by lag",
+    "record v averages the last update of the cycle before with the first S-1 of its own, so a snapshot's reward is a "
+    "mixture",
     "the run's last update is in no record",
     "no gradient cosine, no displacement, no standard error over prompts",
     "the file is overwritten when a run resumes",

@@ -44,8 +44,7 @@ def require_verl() -> Path:
     spec = importlib.util.find_spec("verl")
     if spec is None or not spec.submodule_search_locations:
         raise UserError(
-            f"the package verl is not installed here; `pip install verl=={VERSION}` in the "
-            f"environment that trains "
+            f"the package verl is not installed here; `pip install verl=={VERSION}` in the environment that trains "
             "(workflow/envs/verl.yaml)."
         )
     return Path(next(iter(spec.submodule_search_locations)))

@@ -114,8 +114,8 @@ def prepare(study: Study, local: Path, out: Path) -> dict[str, Any]:
     unknown = [name for name in training if name not in TRAINING_SETS]
     if unknown:
         raise UserError(
-            f"params.yaml, studies.{study.name}.models: dataset {unknown[0]!r} is not allowed; "
-            f"allowed: {', '.join(TRAINING_SETS)}."
+            f"params.yaml, studies.{study.name}.models: dataset {unknown[0]!r} is not allowed; allowed: "
+            f"{', '.join(TRAINING_SETS)}."
         )
     files: dict[str, Any] = {}
     report: dict[str, Any] = {"study": study.name, "files": files}
@@ -166,8 +166,7 @@ def dapo_rows(local: Path) -> Iterable[Mapping[str, Any]]:
     except (ImportError, OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"DAPO-Math-17k is not in {local}, and {source} cannot be read from the Hub "
-            f"({reason}); put its rows at "
+            f"DAPO-Math-17k is not in {local}, and {source} cannot be read from the Hub ({reason}); put its rows at "
             f"{local / DAPO_FILES[1]}.parquet."
         ) from None
     return (_dapo_row(row) for row in rows)

@@ -60,9 +60,8 @@ def require(cell: Cell) -> None:
         system = cell.settings["system"]
         raise UserError(
             f"study {cell.study!r} needs {need} GPUs a run ({system['training_gpus']} training, "
-            f"{system['rollout_gpus']} rollout), and "
-            f"there {'is' if here == 1 else 'are'} {here or 'none'} here; run it with `--profile "
-            f"slurm`, or take the study 'proxy'."
+            f"{system['rollout_gpus']} rollout), and there {'is' if here == 1 else 'are'} {here or 'none'} here; run "
+            "it with `--profile slurm`, or take the study 'proxy'."
         )
 
 

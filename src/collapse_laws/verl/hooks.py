@@ -94,10 +94,9 @@ def check_behaviour(t: int, behaviour: list[int], sync_interval: int) -> None:
     expected = snapshot_index(t, sync_interval)
     if behaviour != [expected, expected]:
         raise LagError(
-            f"update {t} learned from trajectories of the parameter versions {behaviour[0]} to "
-            f"{behaviour[1]}, but a synchronisation "
-            f"interval of {sync_interval} means version {expected}; "
-            f"async_training.staleness_threshold must be 0."
+            f"update {t} learned from trajectories of the parameter versions {behaviour[0]} to {behaviour[1]}, but a "
+            f"synchronisation interval of {sync_interval} means version {expected}; async_training.staleness_threshold "
+            "must be 0."
         )
 
 

@@ -210,18 +210,16 @@ def _follow(cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: 
             if code == 0 and reason == "horizon":
                 return reason
             raise UserError(
-                f"the trainer of {cell.name} ended with exit code {code} after {done} of "
-                f"{cell.horizon_updates} updates; its log is "
-                f"{trainer.console}; start the cell again to go on from its last checkpoint."
+                f"the trainer of {cell.name} ended with exit code {code} after {done} of {cell.horizon_updates} "
+                f"updates; its log is {trainer.console}; start the cell again to go on from its last checkpoint."
             )
         if told:
             raise Preempted(cell.name)
         if time.monotonic() - last_news > limits.stall_seconds:
             raise UserError(
-                f"the trainer of {cell.name} has made no update for {limits.stall_seconds:g} "
-                f"seconds after {done} updates, so it was "
-                f"ended; its log is {trainer.console}; start the cell again to go on from its last "
-                f"checkpoint."
+                f"the trainer of {cell.name} has made no update for {limits.stall_seconds:g} seconds after {done} "
+                f"updates, so it was ended; its log is {trainer.console}; start the cell again to go on from its last "
+                "checkpoint."
             )
         time.sleep(limits.poll_seconds)
 

@@ -43,8 +43,8 @@ def fetch(study: Study, model: str, out: Path) -> dict[str, str]:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{hub_id} cannot be fetched from the Hub ({reason}); a gated model needs its licence "
-            f"accepted and HF_TOKEN set."
+            f"{hub_id} cannot be fetched from the Hub ({reason}); a gated model needs its licence accepted and "
+            "HF_TOKEN set."
         ) from None
     source = {"hub_id": hub_id, "revision": revision, "commit": commit}
     write_json(out / SOURCE, source)

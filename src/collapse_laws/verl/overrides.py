@@ -124,9 +124,8 @@ def check_settings(cell: Cell) -> None:
     for key, (allowed, meaning) in fixed.items():
         if cell.settings.get(key) != allowed:
             raise UserError(
-                f"cell {cell.name}: {key}: {cell.settings.get(key)!r} is not allowed with verl, "
-                f"which computes with {meaning}; "
-                f"allowed: {allowed!r}."
+                f"cell {cell.name}: {key}: {cell.settings.get(key)!r} is not allowed with verl, which computes with "
+                f"{meaning}; allowed: {allowed!r}."
             )
     if cell.settings.get("grad_clip") is None:
         raise UserError(f"cell {cell.name}: grad_clip: null is not allowed with verl; allowed: a number above 0.")

@@ -115,9 +115,8 @@ def shard_group(engine: Any) -> Any:
     world = dist.get_world_size()
     if dist.get_world_size(group) != world or engine.engine_config.fsdp_size not in (-1, world):
         raise RuntimeError(
-            "the gradient cosine needs parameters sharded over all ranks: fsdp_config.fsdp_size=-1 "
-            "and no sequence parallelism; "
-            "replicated shards would be counted twice."
+            "the gradient cosine needs parameters sharded over all ranks: fsdp_config.fsdp_size=-1 and no sequence "
+            "parallelism; replicated shards would be counted twice."
         )
     return group
 
