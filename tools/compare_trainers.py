@@ -83,8 +83,7 @@ def studies(args: argparse.Namespace) -> tuple[Study, Study]:
 
 
 def compare(local: RunRecord, verl: RunRecord, reference: float | None) -> dict[str, Any]:
-    """Labels, and the z of each rollout batch up to the first that lies below half of its run's
-    best."""
+    """Labels, and the z of each rollout batch up to the first that lies below half of its run's best."""
     outcomes = [collapse.classify_run(record, reference) for record in (local, verl)]
     batches = min(len(local.snapshots), len(verl.snapshots))
     rewards = np.array([record.snapshots["reward_mean"][:batches] for record in (local, verl)])  # [2, batches]

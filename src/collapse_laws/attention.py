@@ -23,8 +23,7 @@ ATTENTION = "shared_prompt"
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
-    """Prompts and responses of a batch in one row: all prompt tokens, then all response tokens but
-    each one's last.
+    """Prompts and responses of a batch in one row: all prompt tokens, then all response tokens but each one's last.
 
     `n` prompts, `G` samples each; `P` and `T` are the longest prompt and response.
     """
@@ -117,9 +116,7 @@ def _packed_attention(query: Tensor, key: Tensor, value: Tensor, scaling: float,
 
 
 class DecodeCache:
-    """Static key-value cache of a sampling loop: a prompt's keys are written once, then one
-    column a step.
-    """
+    """Static key-value cache of a sampling loop: a prompt's keys are written once, then one column a step."""
 
     def __init__(self, rows: int, prompt_width: int, steps: int) -> None:
         self.rows, self.prompt_width, self.width = rows, prompt_width, prompt_width + steps
@@ -129,9 +126,7 @@ class DecodeCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def update(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new columns [rows or prompts, heads, columns, dim]; return the filled part of
-        the cache.
-        """
+        """Write new columns [rows or prompts, heads, columns, dim]; return the filled part of the cache."""
         if layer not in self._layers:
             shape = (self.rows, key.shape[1], self.width, key.shape[3])
             self._layers[layer] = (key.new_empty(shape), value.new_empty(shape))
@@ -152,9 +147,7 @@ class DecodeCache:
 def _decode_attention(
     query: Tensor, key: Tensor, value: Tensor, scaling: float, layer: int, cache: DecodeCache
 ) -> Tensor:
-    """Attention of new tokens [rows, heads, columns, dim] over the cache -> [rows, columns,
-    heads, dim].
-    """
+    """Attention of new tokens [rows, heads, columns, dim] over the cache -> [rows, columns, heads, dim]."""
     reading_prompts = cache.filled == 0
     keys, values = cache.update(layer, key, value)
     if reading_prompts:
@@ -189,9 +182,7 @@ _NO_MASK = torch.zeros(1, 1, 1, 1)
 
 
 def hidden_states(model: PreTrainedModel, token: Tensor, position: Tensor, **kwargs: Any) -> Tensor:
-    """Last hidden states [rows, columns, hidden] of tokens [rows, columns] at the given
-    positions.
-    """
+    """Last hidden states [rows, columns, hidden] of tokens [rows, columns] at the given positions."""
     out = model.base_model(input_ids=token, position_ids=position, attention_mask=_NO_MASK, use_cache=False, **kwargs)
     return out.last_hidden_state
 

@@ -46,8 +46,7 @@ class ConfigRow:
 
 
 def read_knobs(root: Path) -> dict[str, dict[str, str]]:
-    """reference/knobs.csv by key; UserError for a missing file or column, or a mark that is not
-    allowed."""
+    """reference/knobs.csv by key; UserError for a missing file or column, or a mark that is not allowed."""
     path = root / KNOBS
     try:
         with open(path, encoding="utf-8", newline="") as file:
@@ -119,8 +118,7 @@ def _same(text: str, default: str) -> bool:
 
 
 def _says(key: str, texts: Mapping[str, list], results: StudyResults) -> str:
-    """One value as it is; an axis as its list; otherwise each value with the arms or models that
-    have it."""
+    """One value as it is; an axis as its list; otherwise each value with the arms or models that have it."""
     if len(texts) == 1:
         return next(iter(texts))
     if key in ("sync_interval", "lr", "seed"):
@@ -133,8 +131,7 @@ def _says(key: str, texts: Mapping[str, list], results: StudyResults) -> str:
 
 
 def table2(results: StudyResults, rows: Iterable[Any] | None = None) -> Table:
-    """Table 2. `rows` replaces the rows made from the settings, as by a composed framework
-    configuration.
+    """Table 2. `rows` replaces the rows made from the settings, as by a composed framework configuration.
 
     A row has the attributes of ConfigRow; `unit` may be missing and values need not be text.
     """

@@ -1,5 +1,4 @@
-"""Table 2's rows of a study that verl trains, from verl's own composed configuration where verl is
-installed.
+"""Table 2's rows of a study that verl trains, from verl's own composed configuration where verl is installed.
 
 Without verl the rows come from the study's settings and reference/knobs.csv; the table's notes say
 which.
@@ -17,8 +16,7 @@ from collapse_laws.tables import text_of
 
 
 def composed_rows(results: StudyResults) -> list[ConfigRow] | None:
-    """The rows over all models, values that differ listed with their models; None: make them from
-    the settings."""
+    """The rows over all models, values that differ listed with their models; None: make them from the settings."""
     if not any(cell.trainer == "verl" for cell in results.planned):
         return None
     if any(importlib.util.find_spec(n) is None for n in ("verl", "collapse_laws.verl")):

@@ -1,6 +1,4 @@
-"""The one exception whose text is written for the user: a sentence saying what, where, what is
-allowed.
-"""
+"""The one exception whose text is written for the user: a sentence saying what, where, what is allowed."""
 
 
 class UserError(Exception):

@@ -1,5 +1,4 @@
-"""Score a checkpoint on a benchmark: generations, verdicts, and one JSON file with a Parquet of
-generations beside it.
+"""Score a checkpoint on a benchmark: generations, verdicts, and one JSON file with a Parquet of generations beside it.
 
 Protocol [stated]: MATH test with the checker of training for the Llama models; avg@1 on MATH-500
 and Minerva Math and avg@8 on AMC 2023 and 2024 for Qwen3-8B; decoding and samples fixed across
@@ -56,8 +55,7 @@ def evaluate(
     work: Path,
     requests_per_part: int = generation.REQUESTS_PER_PART,
 ) -> dict[str, Any]:
-    """Evaluate and write `out` (JSON) and the Parquet of generations beside it; returns what the
-    JSON holds.
+    """Evaluate and write `out` (JSON) and the Parquet of generations beside it; returns what the JSON holds.
 
     An `out` that answers the same request is returned as it is. `work` holds the parts until both
     files are written.

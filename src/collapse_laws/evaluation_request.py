@@ -36,9 +36,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked: a benchmark of a study's evaluation section, with everything that decides its
-    generations.
-    """
+    """What is asked: a benchmark of a study's evaluation section, with everything that decides its generations."""
 
     benchmark: str
     backend: str
@@ -66,9 +64,7 @@ def benchmarks_of(study: Study, model: str) -> list[str]:
 
 
 def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> Request:
-    """The request that the study's evaluation section makes for a benchmark; UserError where it has
-    none.
-    """
+    """The request that the study's evaluation section makes for a benchmark; UserError where it has none."""
     section = study.evaluation
     if benchmark not in section.get("benchmarks", {}):
         known = ", ".join(section.get("benchmarks", {})) or "none"
@@ -96,9 +92,7 @@ def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> 
 
 
 def subject_of(study: Study, cell: Cell, snapshot: str, checkpoints: Path, models: Path) -> Subject:
-    """The checkpoint of a cell after `snapshot` updates, or its `final` one; 0 is the study's
-    starting checkpoint.
-    """
+    """The checkpoint of a cell after `snapshot` updates, or its `final` one; 0 is the study's starting checkpoint."""
     path = checkpoints / snapshot
     if snapshot == "0" and not path.exists():
         path = models
@@ -203,9 +197,7 @@ def checkpoint_digest(checkpoint: Path) -> str:
 
 
 def end_tokens(checkpoint: Path, tokenizer: Any) -> tuple[int, ...]:
-    """The tokenizer's end token first, then those of generation_config.json (Llama's chat models
-    end with another).
-    """
+    """The tokenizer's end token first, then those of generation_config.json (Llama's chat models end with another)."""
     found = [tokenizer.eos_token_id]
     path = checkpoint / "generation_config.json"
     if path.exists():

@@ -75,8 +75,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def collect(evals: Path, runs: Path) -> pd.DataFrame:
-    """All evaluations under evals/<cell>/<snapshot>/<benchmark>.json, one row a score, columns
-    COLUMNS.
+    """All evaluations under evals/<cell>/<snapshot>/<benchmark>.json, one row a score, columns COLUMNS.
 
     `t` is the learner update of the snapshot; that of `final` is the run record's, or missing where
     there is none. UserError where there is no evaluation.

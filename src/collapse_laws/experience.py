@@ -1,5 +1,4 @@
-"""What a learner learns from: the rollouts of one snapshot, drawn for all updates of its cycle at
-once.
+"""What a learner learns from: the rollouts of one snapshot, drawn for all updates of its cycle at once.
 
 The prompts and random numbers of update t depend on the seed and t alone, so that every cell of a
 seed sees the same data in the same order.

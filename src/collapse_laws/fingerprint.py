@@ -49,9 +49,7 @@ def training_sources(trainer: str = "local", package: Path = PACKAGE) -> tuple[s
 
 
 def _imports(name: str, package: Path) -> list[str]:
-    """Files of the package that one of its files imports, anywhere in its body, and the packages
-    they lie in.
-    """
+    """Files of the package that one of its files imports, anywhere in its body, and the packages they lie in."""
     modules = []
     for node in ast.walk(_parse(package / name)):
         if isinstance(node, ast.Import):
@@ -89,9 +87,7 @@ def learner_fingerprint() -> str:
 
 
 def is_current(record: Path, settings_digest: str, source_fingerprint: str) -> bool:
-    """Whether the JSON file `record` names these two; False where it is missing, damaged or
-    names others.
-    """
+    """Whether the JSON file `record` names these two; False where it is missing, damaged or names others."""
     try:
         manifest = json.loads(record.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):

@@ -1,5 +1,4 @@
-"""One vLLM engine that generates what a specification asks for, run as a script by an interpreter
-that has vLLM.
+"""One vLLM engine that generates what a specification asks for, run as a script by an interpreter that has vLLM.
 
 `python -P generate_vllm.py SPEC.json`. vLLM, verl and the driver pin packages that exclude one
 another, so this file imports the standard library and vLLM alone. Prompts come as token ids and
@@ -63,9 +62,7 @@ def _generate(vllm: Any, engine: Any, spec: dict[str, Any], part: dict[str, Any]
 
 
 def _end_with(parent: int) -> None:
-    """End the engine and its processes when the evaluation that started it has died: nothing else
-    would.
-    """
+    """End the engine and its processes when the evaluation that started it has died: nothing else would."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -1,5 +1,4 @@
-"""Generation for evaluation: requests, parts that survive a kill, and the two backends that fill
-them.
+"""Generation for evaluation: requests, parts that survive a kill, and the two backends that fill them.
 
 A request is one sample of one problem, with a seed derived from (evaluation seed, benchmark,
 problem, sample) alone, so that every cell and snapshot decodes in the same way [stated: decoding
@@ -188,9 +187,7 @@ class _LocalSampler:
 
 
 def vllm_python() -> str:
-    """The interpreter that has vLLM: $COLLAPSE_LAWS_VLLM_PYTHON, .venv-vllm, or this one; UserError
-    where none has.
-    """
+    """The interpreter that has vLLM: $COLLAPSE_LAWS_VLLM_PYTHON, .venv-vllm, or this one; UserError where none has."""
     if named := os.environ.get(VLLM_PYTHON):
         if not os.access(named, os.X_OK):
             raise UserError(f"{VLLM_PYTHON} names {named}, which is no interpreter.")

@@ -1,5 +1,4 @@
-"""GRPO's objective as pure functions on tensors: advantage, clipped and dual-clipped surrogate, k3
-KL, token mean.
+"""GRPO's objective as pure functions on tensors: advantage, clipped and dual-clipped surrogate, k3 KL, token mean.
 
 Section 2.1 of the paper [stated: clipped ratio, group-normalised advantage, KL penalty]; the forms
 and constants below are verl 0.9.1's vanilla loss [default], with the lower and the upper clip as
@@ -19,9 +18,7 @@ KL_LIMIT = 10.0  # k3 estimates are clamped to +-10 [default]
 
 
 class Surrogate(NamedTuple):
-    """Per-token loss and what the clips did to it; every field has the shape of the
-    log-probabilities.
-    """
+    """Per-token loss and what the clips did to it; every field has the shape of the log-probabilities."""
 
     loss: Tensor  # to be minimised
     ratio: Tensor
@@ -68,9 +65,7 @@ def surrogate(
 
 
 def kl_k3(logprob: Tensor, reference_logprob: Tensor) -> Tensor:
-    """Schulman's k3 estimate of KL(policy || reference) at each sampled token, nats; any one
-    shape.
-    """
+    """Schulman's k3 estimate of KL(policy || reference) at each sampled token, nats; any one shape."""
     difference = (reference_logprob - logprob).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     return (difference.exp() - difference - 1).clamp(-KL_LIMIT, KL_LIMIT)
 

@@ -1,6 +1,4 @@
-"""Policies: a Hugging Face causal language model, its parameters in one flat vector, its
-checkpoints.
-"""
+"""Policies: a Hugging Face causal language model, its parameters in one flat vector, its checkpoints."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ transformers_logging.disable_progress_bar()  # its bars for one small file hide 
 
 
 class FlatParameters:
-    """A model's parameters and gradients as two flat vectors that the model itself computes
-    with.
-    """
+    """A model's parameters and gradients as two flat vectors that the model itself computes with."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         parameters = list(model.parameters())
@@ -60,9 +56,7 @@ class FlatParameters:
 
 
 def tiny_llama(settings: dict[str, Any], tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCausalLM:
-    """A freshly initialised Llama of a few thousand parameters; normal weights of standard
-    deviation fan_in^-1/2.
-    """
+    """A freshly initialised Llama of a few thousand parameters; normal weights of standard deviation fan_in^-1/2."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=settings["hidden_size"],
@@ -98,9 +92,7 @@ def prepared(model: PreTrainedModel) -> PreTrainedModel:
 def load_policy(
     path: Path | str, dtype: str = "float32", device: str = "cpu"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A checkpoint in Hugging Face format, ready to sample and to learn; UserError where it
-    cannot be read.
-    """
+    """A checkpoint in Hugging Face format, ready to sample and to learn; UserError where it cannot be read."""
     path = Path(path)
     if not (path / "config.json").exists():
         raise UserError(f"{path} is no checkpoint in Hugging Face format: config.json is missing.")

@@ -1,5 +1,4 @@
-"""Measurements on the learner: gradient cosine, displacement, and the stale against the fresh
-field.
+"""Measurements on the learner: gradient cosine, displacement, and the stale against the fresh field.
 
 Vectors are flat parameter vectors [d]; norms are RMS per coordinate unless said (section 3 of the
 paper [stated]). A comparison without a previous gradient, with a zero or non-finite norm is

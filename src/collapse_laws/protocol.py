@@ -1,5 +1,4 @@
-"""Time in periodically synchronised training: lag, snapshot, collapse step, and what each framework
-calls S.
+"""Time in periodically synchronised training: lag, snapshot, collapse step, and what each framework calls S.
 
 Section 2.2 of the paper [stated]: the behaviour snapshot at learner update t (0-based) is phi_t =
 theta_{S*floor(t/S)}, the lag is t mod S, and a collapse first seen in the rollouts of snapshot M is
@@ -20,9 +19,7 @@ class LagError(ValueError):
 
 
 def lag(t: int, sync_interval: int) -> int:
-    """Updates between the behaviour snapshot and the learner at update t (0-based): k_t = t mod
-    S.
-    """
+    """Updates between the behaviour snapshot and the learner at update t (0-based): k_t = t mod S."""
     return t % sync_interval
 
 

@@ -1,5 +1,4 @@
-"""A table as CSV, LaTeX (booktabs) and HTML; every text is escaped, and equal tables give equal
-bytes."""
+"""A table as CSV, LaTeX (booktabs) and HTML; every text is escaped, and equal tables give equal bytes."""
 
 from __future__ import annotations
 

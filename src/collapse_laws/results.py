@@ -1,5 +1,4 @@
-"""What is known of a study: one row for each planned cell, the fitted laws, and the run records
-behind them.
+"""What is known of a study: one row for each planned cell, the fitted laws, and the run records behind them.
 
 The one reader that tables, figures and page share. A planned cell without an outcome stays in the
 frame with the label `not_run`; it is never dropped. An outcome extracted under other settings than
@@ -71,8 +70,7 @@ class StudyResults:
 
     @property
     def groups(self) -> list[tuple[str, str]]:
-        """The (arm, model) pairs, in the order of params.yaml. Laws are never merged across
-        them."""
+        """The (arm, model) pairs, in the order of params.yaml. Laws are never merged across them."""
         return list(dict.fromkeys(zip(self.cells["arm"], self.cells["model"], strict=True)))
 
     def group(self, arm: str, model: str) -> pd.DataFrame:

@@ -1,5 +1,4 @@
-"""The paper's own tables as a study: outcomes without run records, as `collapse-laws published`
-wrote them."""
+"""The paper's own tables as a study: outcomes without run records, as `collapse-laws published` wrote them."""
 
 from __future__ import annotations
 

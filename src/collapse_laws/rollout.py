@@ -1,5 +1,4 @@
-"""Sampling responses from a snapshot: one uniform number a token, a static key-value cache,
-finished rows dropped.
+"""Sampling responses from a snapshot: one uniform number a token, a static key-value cache, finished rows dropped.
 
 A token is the inverse of the cumulative distribution at its uniform number, so what is sampled
 depends on the weights, the prompt and the numbers alone, and not on how rows are batched.
@@ -78,9 +77,7 @@ def sample(
 
 
 def _chunks(length: Tensor, size: int) -> list[Tensor]:
-    """Indices of prompts that are sampled together: of one length each where enough prompts
-    share it.
-    """
+    """Indices of prompts that are sampled together: of one length each where enough prompts share it."""
     order = torch.argsort(length, stable=True)
     chunks, start = [], 0
     for i in range(1, len(order) + 1):

@@ -79,17 +79,13 @@ STOP_REASONS = ("horizon", "collapse", "failed")
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
-    """16 hex digits of the SHA-256 of the settings as canonical JSON: equal settings, equal
-    digest.
-    """
+    """16 hex digits of the SHA-256 of the settings as canonical JSON: equal settings, equal digest."""
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def check_row(row: Mapping[str, Any], columns: Mapping[str, tuple[type, bool]]) -> dict[str, Any]:
-    """The row in column order with non-finite numbers as null; raises ValueError on a wrong key,
-    type or null.
-    """
+    """The row in column order with non-finite numbers as null; raises ValueError on a wrong key, type or null."""
     unknown = set(row) - set(columns)
     if unknown:
         raise ValueError(f"unknown column {sorted(unknown)[0]!r}; allowed: {', '.join(columns)}")
@@ -208,8 +204,7 @@ def _typed(frame: pd.DataFrame, columns: Mapping[str, tuple[type, bool]]) -> pd.
 
 
 def read_rows(path: Path, columns: Mapping[str, tuple[type, bool]]) -> pd.DataFrame:
-    """One row file as a frame of the schema's columns and types; a half-written last line is left
-    out.
+    """One row file as a frame of the schema's columns and types; a half-written last line is left out.
 
     Columns the schema does not know are an error; a null is NaN. Raises UserError naming file and
     line.
@@ -246,9 +241,7 @@ def _read_plain(lines: list[bytes], columns: Mapping[str, tuple[type, bool]]) ->
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as read: typed frames and the manifest (`{}` for a run in progress or a foreign
-    log).
-    """
+    """A run as read: typed frames and the manifest (`{}` for a run in progress or a foreign log)."""
 
     steps: pd.DataFrame
     snapshots: pd.DataFrame

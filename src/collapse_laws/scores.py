@@ -62,8 +62,7 @@ def wilson(mean: float, n: int) -> tuple[float, float]:
 
 
 def pass_at_k(right: np.ndarray) -> dict[int, float]:
-    """pass@k for k = 1, 2, 4, ... and the number of samples, by the unbiased estimator of Chen et
-    al. 2021.
+    """pass@k for k = 1, 2, 4, ... and the number of samples, by the unbiased estimator of Chen et al. 2021.
 
     right: [problems, n] of 0 and 1. 1 - C(n-c, k) / C(n, k), averaged over problems with c right
     samples of n.
@@ -76,9 +75,7 @@ def pass_at_k(right: np.ndarray) -> dict[int, float]:
 
 
 def by_group(right: np.ndarray, groups: Sequence[str | None]) -> dict[str, Score]:
-    """The score of the problems of each group, in alphabetical order; problems without a group are
-    left out.
-    """
+    """The score of the problems of each group, in alphabetical order; problems without a group are left out."""
     names = np.array([name or "" for name in groups])
     return {str(name): score(right[names == name]) for name in np.unique(names) if name}
 

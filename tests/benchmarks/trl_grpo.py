@@ -1,5 +1,4 @@
-"""Updates a second of TRL's GRPOTrainer on the proxy task, for comparison: run with the interpreter of
-`make env-trl`.
+"""Updates a second of TRL's GRPOTrainer on the proxy task, for comparison: run with the interpreter of `make env-trl`.
 
 usage: trl_grpo.py START_CHECKPOINT PROMPTS.JSON UPDATES -> one JSON line on the last line of stdout
 """

@@ -1,6 +1,4 @@
-"""An evaluation end to end on a tiny model: files, resuming, the table over snapshots, and
-messages.
-"""
+"""An evaluation end to end on a tiny model: files, resuming, the table over snapshots, and messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The proxy task against a plain evaluator, and its tokenizer and checkpoints as others load
-them.
-"""
+"""The proxy task against a plain evaluator, and its tokenizer and checkpoints as others load them."""
 
 from __future__ import annotations
 

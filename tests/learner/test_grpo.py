@@ -97,9 +97,7 @@ def test_ddof(ddof, expected):
 
 
 def test_lower_clip_alone_stops_pushing_down():
-    """A negative sample whose ratio has fallen below the lower clip has no gradient; without it,
-    it has.
-    """
+    """A negative sample whose ratio has fallen below the lower clip has no gradient; without it, it has."""
     for low, pushes in ((0.2, False), (1.0, True)):
         logprob = torch.tensor([-3.0], requires_grad=True)
         terms = grpo.surrogate(logprob, torch.tensor([-1.0]), torch.tensor([-1.0]), low, 1.0, 3.0)

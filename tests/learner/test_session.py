@@ -186,9 +186,7 @@ def test_killed_five_times(start, tmp_path):
 
 
 def test_terminated_run_saves_and_goes_on(make_cell, start, tmp_path, monkeypatch):
-    """SIGTERM in the middle of a cycle: the update at hand is finished, saved, and nothing
-    repeated.
-    """
+    """SIGTERM in the middle of a cycle: the update at hand is finished, saved, and nothing repeated."""
     cell = make_cell(checkpoint_every_updates=1000)
     whole = untimed(run(cell, start, tmp_path / "whole"))
     update, calls = Learner._update, []
@@ -277,9 +275,7 @@ def test_second_start_is_refused(make_cell, start, tmp_path, monkeypatch):
 
 
 def test_full_disk_loses_no_complete_row(start, tmp_path, monkeypatch, capsys):
-    """A disk that fills up after ten rows: one sentence, exit code 2, ten rows, and the run goes
-    on later.
-    """
+    """A disk that fills up after ten rows: one sentence, exit code 2, ten rows, and the run goes on later."""
     append, written = runrecord.RowWriter.append, []
 
     def fills_up(self, row):

@@ -10,8 +10,7 @@ from report_synthetic import make_study, onset_by_the_laws, write_everything
 
 @pytest.fixture(scope="session")
 def two_arms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """params.yaml of a study with two arms, a control at S = 1, two seeds, and cells that were not
-    run."""
+    """params.yaml of a study with two arms, a control at S = 1, two seeds, and cells that were not run."""
     params = make_study(
         tmp_path_factory.mktemp("two_arms"),
         arms=("recomputed", "vanilla"),

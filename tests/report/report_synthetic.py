@@ -1,5 +1,4 @@
-"""Synthetic studies with a known boundary and clock: params.yaml, run records and outcomes, without
-any training."""
+"""Synthetic studies with a known boundary and clock: params.yaml, run records and outcomes, without any training."""
 
 from __future__ import annotations
 
@@ -167,8 +166,7 @@ def make_study(
     stride: int = 1,
     **axes,
 ) -> Path:
-    """A whole synthetic study under `root`; returns its params.yaml. Cells for which `without` is
-    true are not run."""
+    """A whole synthetic study under `root`; returns its params.yaml. Cells for which `without` is true are not run."""
     params = write_params(root, **axes)
     study = load_study(params)
     for cell in study.planned:

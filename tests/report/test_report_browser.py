@@ -90,8 +90,7 @@ def page(two_arms: Path) -> Path:
 
 
 def test_no_console_error_and_no_request(page, tmp_path):
-    """Served over HTTP, the page asks for itself alone; resource timing lists what it would ask of
-    other hosts."""
+    """Served over HTTP, the page asks for itself alone; resource timing lists what it would ask of other hosts."""
     served = tmp_path / "served"
     served.mkdir()
     (served / "index.html").write_text(page.read_text().replace("</body>", f"{PROBE}</body>"))

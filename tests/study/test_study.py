@@ -1,6 +1,4 @@
-"""Studies and cells: expansion, names, digests, and one sentence for every kind of bad
-params.yaml.
-"""
+"""Studies and cells: expansion, names, digests, and one sentence for every kind of bad params.yaml."""
 
 from __future__ import annotations
 

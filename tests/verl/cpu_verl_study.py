@@ -36,8 +36,7 @@ CPU_OVERRIDES = [
 
 
 def verl_settings(settings: dict[str, Any], micro_batch: int, training_ranks: int) -> dict[str, Any]:
-    """Settings of a local study as a verl study on the CPU needs them; micro_batch in sequences a
-    rank."""
+    """Settings of a local study as a verl study on the CPU needs them; micro_batch in sequences a rank."""
     micro = [
         f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={micro_batch}",
         f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={micro_batch}",
@@ -63,8 +62,7 @@ def verl_settings(settings: dict[str, Any], micro_batch: int, training_ranks: in
 
 
 def write_model(start: Path, out: Path) -> None:
-    """The starting checkpoint with the one thing that verl asks of a tokenizer beyond it: a chat
-    template."""
+    """The starting checkpoint with the one thing that verl asks of a tokenizer beyond it: a chat template."""
     shutil.copytree(start, out)
     tokenizer = character_tokenizer()
     tokenizer.chat_template = CHAT_TEMPLATE

@@ -1,5 +1,4 @@
-"""Stands for verl's main module in the launcher's tests: writes lines and checkpoints as the hooks
-and verl would.
+"""Stands for verl's main module in the launcher's tests: writes lines and checkpoints as the hooks and verl would.
 
 FAKE_PLAN is JSON: `rewards` (by snapshot), and what to do after an update: `crash_after`,
 `hang_after`, `stale_at`, `no_gradient`.

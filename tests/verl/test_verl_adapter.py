@@ -1,5 +1,4 @@
-"""From lines to a record: attempts joined, the lag checked, plain logs read with what they have
-lost."""
+"""From lines to a record: attempts joined, the lag checked, plain logs read with what they have lost."""
 
 from __future__ import annotations
 
@@ -185,8 +184,7 @@ def test_the_summary_of_a_batch_goes_by_prompt() -> None:
 
 
 def plain(path: Path, S: int, cycles: int) -> None:
-    """Three records a synchronisation as verl writes them, rewards equal to the update's number /
-    100."""
+    """Three records a synchronisation as verl writes them, rewards equal to the update's number / 100."""
     records = []
     for v in range(1, cycles + 1):
         updates = range(max((v - 1) * S - 1, 0), v * S - 1)

@@ -1,5 +1,4 @@
-"""The paper study as verl's configuration: every cell composes, nothing is ignored, and † is verl's
-own doing."""
+"""The paper study as verl's configuration: every cell composes, nothing is ignored, and † is verl's own doing."""
 
 from __future__ import annotations
 

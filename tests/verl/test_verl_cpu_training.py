@@ -210,8 +210,7 @@ def test_nothing_of_the_run_is_left_running_or_in_work(run: Run) -> None:
 
 
 def test_verls_own_log_has_lost_what_the_adapter_says(run: Run, tmp_path: Path) -> None:
-    """The attempt's plain log against the hooks' lines: averaged over a cycle and shifted by one
-    update."""
+    """The attempt's plain log against the hooks' lines: averaged over a cycle and shifted by one update."""
     record, lost = plain_log(run.base / "out" / "attempts" / "001.verl.jsonl")
     assert record.sync_interval == S
     assert len(lost) == 5

@@ -1,5 +1,4 @@
-"""Prepared data: counts, contents, what is left out, and equality with what verl's own loader
-reads."""
+"""Prepared data: counts, contents, what is left out, and equality with what verl's own loader reads."""
 
 from __future__ import annotations
 

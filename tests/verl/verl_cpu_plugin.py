@@ -1,5 +1,4 @@
-"""What verl lacks for a machine without GPUs, for tests only: loaded in its processes before the
-product's own hooks.
+"""What verl lacks for a machine without GPUs, for tests only: loaded in its processes before the product's own hooks.
 
 Six registries of verl are filled: a platform, the training engine and the process-group back end
 for the CPU, a weight exchange over files, and a rollout server that samples with Transformers.
@@ -209,8 +208,7 @@ class FileCheckpointEngine(CheckpointEngine):
 
 
 class Sampler:
-    """A rollout server: samples from a Transformers model, one request at a time, and says which
-    version it used."""
+    """A rollout server: samples from a Transformers model, one request at a time, and says which version it used."""
 
     def __init__(self, model_config: Any, config: Any, replica_rank: int) -> None:
         from transformers import AutoConfig, AutoModelForCausalLM

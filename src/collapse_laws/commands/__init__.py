@@ -1,3 +1,1 @@
-"""One module a command: argument parsing and printing only; the work is done by the modules it
-calls.
-"""
+"""One module a command: argument parsing and printing only; the work is done by the modules it calls."""

@@ -1,6 +1,4 @@
-"""List the cells of a study, or refresh workflow/cells.yaml, from which DVC makes one stage a
-cell.
-"""
+"""List the cells of a study, or refresh workflow/cells.yaml, from which DVC makes one stage a cell."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ NOTES = "notes.json"  # name -> what a figure leaves out, or why it is empty
 
 
 def draw(results: StudyResults, names: Sequence[str] | None = None) -> dict[str, dict]:
-    """Draw figures (default: all of the study) into results/<study>/figures/; returns their notes
-    by name.
+    """Draw figures (default: all of the study) into results/<study>/figures/; returns their notes by name.
 
     Each comes as SVG, PDF, PNG and the plotted numbers as CSV, and equal input gives equal bytes.
     A figure that has

@@ -50,8 +50,7 @@ def draw_boundary(results: StudyResults) -> Drawing:
 
 
 def _spread(cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells with a horizontal place: seeds of one (S, lr) lie side by side, and the horizon in
-    reference clocks."""
+    """Cells with a horizontal place: seeds of one (S, lr) lie side by side, and the horizon in reference clocks."""
     cells = cells.sort_values(["sync_interval", "lr", "seed"]).copy()
     place = cells.groupby(["sync_interval", "lr"]).cumcount()
     count = cells.groupby(["sync_interval", "lr"])["seed"].transform("size")

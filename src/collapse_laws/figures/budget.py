@@ -1,5 +1,4 @@
-"""Reward against cumulative learning rate: under law (ii) the drops of all collapsing runs line
-up."""
+"""Reward against cumulative learning rate: under law (ii) the drops of all collapsing runs line up."""
 
 from __future__ import annotations
 

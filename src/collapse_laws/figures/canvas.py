@@ -1,5 +1,4 @@
-"""Saving a figure: SVG, PDF, PNG and the plotted numbers as CSV, with hover texts and the same
-bytes every time.
+"""Saving a figure: SVG, PDF, PNG and the plotted numbers as CSV, with hover texts and the same bytes every time.
 
 No date is written, ids come from a fixed salt, and coordinates are rounded to a hundredth of a
 point. Hover texts are SVG `<title>` elements, so that they work in any viewer without a script.
@@ -90,8 +89,7 @@ def wrapped(text: str, inches: float, size: float = 10) -> str:
 
 
 def plain_ticks(axis: Axis, low: float, high: float) -> None:
-    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten as plain numbers; fewer over a
-    wide range."""
+    """Ticks of a logarithmic axis at 1, 2 and 5 times powers of ten as plain numbers; fewer over a wide range."""
     steps = (1, 2, 5) if high / low < 60 else (1, 3) if high / low < 400 else (1,)
     powers = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
     axis.set_major_locator(FixedLocator([m * 10.0**p for p in powers for m in steps]))

@@ -1,5 +1,4 @@
-"""The collapse clock: onset intervals against the learning rate, against S x lr, and relative to
-the common clock.
+"""The collapse clock: onset intervals against the learning rate, against S x lr, and relative to the common clock.
 
 Runs that collapsed enter with their interval (t - S, t] [derived]; survivors are on another branch
 and are left out [stated]. Without a lasting collapse the first drops of oscillating runs are drawn,
@@ -57,8 +56,7 @@ def draw_clock(results: StudyResults) -> Drawing:
 
 
 def _onsets(cells: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """The group's onset intervals: of collapses, or of first drops where nothing collapsed. S = 1
-    has no clock."""
+    """The group's onset intervals: of collapses, or of first drops where nothing collapsed. S = 1 has no clock."""
     cells = cells[cells["sync_interval"] > 1]
     collapsed = cells[(cells["label"] == "collapsed") & cells["onset_high"].notna()]
     if len(collapsed):

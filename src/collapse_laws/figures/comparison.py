@@ -1,5 +1,4 @@
-"""Runs side by side: models, seeds, the S = 1 controls, and the cosine nearest the boundary
-(Figures 3, 4 and 5)."""
+"""Runs side by side: models, seeds, the S = 1 controls, and the cosine nearest the boundary (Figures 3, 4 and 5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Reward, gradient cosine and validation reward over learner updates (counterparts of Figures 1, 2
-and 6).
+"""Reward, gradient cosine and validation reward over learner updates (counterparts of Figures 1, 2 and 6).
 
 A long curve is drawn as means over equal runs of neighbouring points.
 """

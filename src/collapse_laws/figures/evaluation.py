@@ -1,5 +1,4 @@
-"""Scores of saved policies on the study's benchmarks, with the intervals that the evaluation
-gives."""
+"""Scores of saved policies on the study's benchmarks, with the intervals that the evaluation gives."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ def evaluation_frame(results: StudyResults) -> pd.DataFrame:
 
 
 def draw_evaluation(results: StudyResults) -> Drawing:
-    """One panel for each benchmark: the reported score over learner updates, one line for each
-    cell."""
+    """One panel for each benchmark: the reported score over learner updates, one line for each cell."""
     frame = evaluation_frame(results)
     if frame.empty:
         return nothing(_ABSENT)

@@ -1,5 +1,4 @@
-"""The figures' colours, each with its twin for dark pages; free of matplotlib, so that the page can
-read it.
+"""The figures' colours, each with its twin for dark pages; free of matplotlib, so that the page can read it.
 
 The learning-rate scale is viridis at sixteen steps, cut differently for light and dark grounds so
 that both stay legible; categories are the Okabe-Ito colours, darkened for light grounds and

@@ -1,5 +1,4 @@
-"""The outcome of each run under other thresholds rho of the collapse criterion, written out in a
-grid."""
+"""The outcome of each run under other thresholds rho of the collapse criterion, written out in a grid."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ _SHORT = {"survived": "stable", "oscillating": "osc."}
 
 
 def sensitivity_frame(results: StudyResults) -> pd.DataFrame:
-    """One row for each run and threshold: rho, label, collapse index and step; empty where no
-    outcome tells."""
+    """One row for each run and threshold: rho, label, collapse index and step; empty where no outcome tells."""
     axes = "arm model sync_interval lr seed".split()
     rows = []
     for _, cell in results.cells.iterrows():

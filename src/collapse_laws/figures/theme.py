@@ -1,5 +1,4 @@
-"""The one look of every figure: colours with a dark counterpart, markers, labels of outcomes, and
-byte-stable settings.
+"""The one look of every figure: colours with a dark counterpart, markers, labels of outcomes, and byte-stable settings.
 
 Each colour has a twin for dark pages; the page swaps them through CSS variables, so a figure is
 drawn once. Lines over the learning rate take viridis, cut so that both twins stay legible;
@@ -92,8 +91,7 @@ def points_for(lines: int) -> int:
 
 
 def thin(x: Sequence[float], y: Sequence[float], points: int = 160) -> tuple[np.ndarray, np.ndarray]:
-    """At most `points` points of a curve: means of equal runs of neighbours; a short curve as it
-    is."""
+    """At most `points` points of a curve: means of equal runs of neighbours; a short curve as it is."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     keep = np.isfinite(x) & np.isfinite(y)
     x, y = x[keep], y[keep]

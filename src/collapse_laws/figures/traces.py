@@ -23,8 +23,7 @@ MAX_PANELS, COLUMNS = 48, 4
 
 
 def draw_traces(results: StudyResults) -> Drawing:
-    """Reward of each rollout batch over the reward of each learner batch, one panel for each (arm,
-    model, S, lr)."""
+    """Reward of each rollout batch over the reward of each learner batch, one panel for each (arm, model, S, lr)."""
     notes: list[str] = []
     wanted, total = _chosen(results)
     cells = results.cells[[key in wanted for key in results.cells[AXES].itertuples(index=False, name=None)]]
@@ -63,8 +62,7 @@ def draw_traces(results: StudyResults) -> Drawing:
 
 
 def _chosen(results: StudyResults) -> tuple[set[tuple], int]:
-    """The configurations to draw, evenly spread over S x lr where there are too many, and how many
-    there are."""
+    """The configurations to draw, evenly spread over S x lr where there are too many, and how many there are."""
     done = results.cells[results.cells["label"] != "not_run"]
     keys = list(dict.fromkeys(done[AXES].itertuples(index=False, name=None)))
     total = len(keys)

@@ -15,9 +15,7 @@ from collapse_laws.tasks.boxed import BoxedAddition
 
 
 class Batch(Protocol):
-    """Problems of a task: right-padded prompts and their lengths, and whatever the task judges
-    responses with.
-    """
+    """Problems of a task: right-padded prompts and their lengths, and whatever the task judges responses with."""
 
     prompt: Tensor  # [n, P]
     prompt_length: Tensor  # [n]
@@ -34,9 +32,7 @@ class Task(Protocol):
 
 
 def make_task(settings: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> Task:
-    """The task that a study's settings name; UserError for an unknown name or a setting it does
-    not allow.
-    """
+    """The task that a study's settings name; UserError for an unknown name or a setting it does not allow."""
     options = dict(settings)
     name = options.pop("name", None)
     try:

@@ -1,5 +1,4 @@
-"""Chain arithmetic: a verifiable task that a Llama of 25 thousand parameters can learn on a CPU
-[declared].
+"""Chain arithmetic: a verifiable task that a Llama of 25 thousand parameters can learn on a CPU [declared].
 
 A prompt such as `7+3-8=` is evaluated from left to right modulo 10. The response names each further
 operand with the running result after it, then `#`, the answer and the end token: `30` `82`... for
@@ -23,9 +22,7 @@ PAD_ID, EOS_ID, EQUALS_ID, HASH_ID = (VOCABULARY[s] for s in (PAD, EOS, "=", "#"
 
 
 def character_tokenizer() -> PreTrainedTokenizerFast:
-    """One token a character, and an end and a padding token; its length is the vocabulary of the
-    models.
-    """
+    """One token a character, and an end and a padding token; its length is the vocabulary of the models."""
     tokenizer = Tokenizer(models.WordLevel(VOCABULARY, unk_token=PAD))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -36,9 +33,7 @@ def character_tokenizer() -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """Prompts with what it takes to judge and to demonstrate them; `n` problems, at most `K`
-    terms each.
-    """
+    """Prompts with what it takes to judge and to demonstrate them; `n` problems, at most `K` terms each."""
 
     prompt: Tensor  # [n, 2*K] tokens, right-padded
     prompt_length: Tensor  # [n]
@@ -49,9 +44,7 @@ class Problems:
 
 
 class ChainArithmetic:
-    """The task for chains of `min_terms` to `max_terms` digits below `modulus`, joined by
-    `operators`.
-    """
+    """The task for chains of `min_terms` to `max_terms` digits below `modulus`, joined by `operators`."""
 
     def __init__(self, min_terms: int = 3, max_terms: int = 6, operators: str = "+-*", modulus: int = 10) -> None:
         if not 2 <= min_terms <= max_terms or not 2 <= modulus <= 10 or not set(operators) <= set("+-*"):
@@ -75,9 +68,7 @@ class ChainArithmetic:
         return Problems(prompt, 2 * terms, terms, digits, operators, answer)
 
     def reward(self, problems: Problems, tokens: Tensor, samples: int) -> Tensor:
-        """1.0 for each response equal to its problem's answer, else 0.0; tokens [n*samples, T]
-        -> [n*samples].
-        """
+        """1.0 for each response equal to its problem's answer, else 0.0; tokens [n*samples, T] -> [n*samples]."""
         answer = problems.answer.repeat_interleave(samples, 0)[:, : tokens.shape[1]]
         return (tokens == answer).all(1).float()
 
@@ -126,9 +117,7 @@ class ChainArithmetic:
         skip: Tensor | None = None,
         no_hash: Tensor | None = None,
     ) -> Tensor:
-        """The response tokens [n, T]: pairs for terms 1..terms-1 but `skip`, `#` unless
-        `no_hash`, `last`, the end.
-        """
+        """The response tokens [n, T]: pairs for terms 1..terms-1 but `skip`, `#` unless `no_hash`, `last`, the end."""
         n, K = digits.shape
         slots = torch.full((n, 2 * (K - 1) + 3), PAD_ID)
         slots[:, 0 : 2 * (K - 1) : 2] = digits[:, 1:]

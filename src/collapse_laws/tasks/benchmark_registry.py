@@ -1,5 +1,4 @@
-"""The registered benchmarks: where each comes from, what is wrong with it, and what is done about
-it.
+"""The registered benchmarks: where each comes from, what is wrong with it, and what is done about it.
 
 Section 2 of the paper names the sets [stated] but gives no Hub id, no revision and no row count for
 AMC 2024; those are [declared] here. Revisions are those that public code pins; where none is known,

@@ -1,5 +1,4 @@
-"""Benchmarks as problems: read from a folder or the Hub, checked row by row, golds brought into the
-forms accepted.
+"""Benchmarks as problems: read from a folder or the Hub, checked row by row, golds brought into the forms accepted.
 
 A set's row count and the digest of every row are compared with what `benchmark_rows.json` holds,
 whichever way it was read, and an error names the first row that differs. `benchmark_registry` says
@@ -52,8 +51,7 @@ def benchmark(name: str) -> Benchmark:
 
 
 def load(name: str, folder: Path | str) -> list[Problem]:
-    """The problems of a set, from `folder` if its file lies there, else from the Hub; checked row
-    by row.
+    """The problems of a set, from `folder` if its file lies there, else from the Hub; checked row by row.
 
     Raises UserError where the set cannot be had, or where count or content differ.
     """
@@ -169,9 +167,7 @@ def _problem(chosen: Benchmark, index: int, row: Mapping[str, str]) -> Problem:
 
 
 def solution_gold(solution: str) -> str:
-    """The content of the last box of a solution, read by verl's functions, as its data preparation
-    does.
-    """
+    """The content of the last box of a solution, read by verl's functions, as its data preparation does."""
     from collapse_laws.tasks.verl_checker import verl_math_reward
 
     checker = verl_math_reward()

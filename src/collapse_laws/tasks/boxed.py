@@ -1,5 +1,4 @@
-"""Boxed addition: one-digit sums in words, for a real language model of a few hundred megabytes
-[declared].
+"""Boxed addition: one-digit sums in words, for a real language model of a few hundred megabytes [declared].
 
 The prompt shows four worked sums and asks a fifth; the reward is verl's `math_reward` on the
 decoded response, the same checker as for MATH.

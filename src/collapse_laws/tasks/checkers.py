@@ -33,9 +33,7 @@ class Verdict:
 
 
 def extract_answer(text: str) -> str | None:
-    """The content of the last box as verl's checker reads it; None where there is none, or it does
-    not close.
-    """
+    """The content of the last box as verl's checker reads it; None where there is none, or it does not close."""
     checker = verl_math_reward()
     box = checker.last_boxed_only_string(text)
     # remove_boxed asserts one of these two beginnings; \fbox has neither and verl scores it 0
@@ -52,9 +50,7 @@ def math_reward(text: str, golds: Sequence[str | None]) -> float:
 
 
 def check(problems: Sequence[Problem], texts: Sequence[str], pool: VerifyPool | None = None) -> list[Verdict]:
-    """The verdict on each response; `texts[i]` answers `problems[i]`. Without a pool the second
-    score is None.
-    """
+    """The verdict on each response; `texts[i]` answers `problems[i]`. Without a pool the second score is None."""
     second = [(None, None)] * len(texts)
     if pool is not None:
         items = [

@@ -37,9 +37,7 @@ START_SECONDS = 120.0  # importing sympy on a busy machine
 
 @dataclass(frozen=True, slots=True)
 class VerifyItem:
-    """One answer to grade: the whole response, the accepted golds and, for a gold like 3.6e-10, its
-    parts.
-    """
+    """One answer to grade: the whole response, the accepted golds and, for a gold like 3.6e-10, its parts."""
 
     text: str
     golds: tuple[str | None, ...]

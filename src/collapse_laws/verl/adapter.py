@@ -1,5 +1,4 @@
-"""From verl's runs to run records: the hooks' lines of all attempts, or a plain verl log with what
-it has lost.
+"""From verl's runs to run records: the hooks' lines of all attempts, or a plain verl log with what it has lost.
 
 A run may take several attempts (preemption). Each starts at a parameter version that was
 checkpointed; the updates that an attempt made after the checkpoint from which the next one started
@@ -84,8 +83,7 @@ class Branch:
 
 
 def surviving_branch(attempts: Sequence[Attempt], sync_interval: int) -> Branch:
-    """Every update once; UserError where lines are missing before a checkpoint from which an
-    attempt went on."""
+    """Every update once; UserError where lines are missing before a checkpoint from which an attempt went on."""
     kept: dict[int, dict[str, Any]] = {}
     validations: dict[int, dict[str, float]] = {}
     for number, attempt in enumerate(attempts):
@@ -173,8 +171,7 @@ def snapshot_rows(branch: Branch, sync_interval: int, validation_sizes: Mapping[
 
 
 def validation_reward(metrics: Mapping[str, float], sizes: Mapping[str, int]) -> tuple[float | None, int | None]:
-    """Mean accuracy over all validation problems, and their number; (None, None) where a set was
-    not scored."""
+    """Mean accuracy over all validation problems, and their number; (None, None) where a set was not scored."""
     scores = {}
     for key, value in metrics.items():
         parts = key.split("/")  # val-core/<data source>/<variable>/mean@1, and data sources have slashes too
@@ -200,8 +197,7 @@ LOST_WITHOUT_HOOKS = (
 
 
 def plain_log(path: Path | str, sync_interval: int | None = None) -> tuple[RunRecord, tuple[str, ...]]:
-    """A verl fully-async file log without hooks as a record of snapshots alone, and what it lacks,
-    a sentence each.
+    """A verl fully-async file log without hooks as a record of snapshots alone, and what it lacks, a sentence each.
 
     The three records that share a `step` (rollouter, validation, training aggregate) are merged. S
     is read off `training/global_step` where it is not given: that number grows by S from record to

@@ -1,5 +1,4 @@
-"""verl's own configuration: composed with Hydra and built as its dataclasses, so that no key is
-ignored unseen.
+"""verl's own configuration: composed with Hydra and built as its dataclasses, so that no key is ignored unseen.
 
 Needs the package `verl`, but no GPU and no vLLM. A value is a framework default if verl's
 fully-async configuration holds it already; the launcher does not pass it on.
@@ -84,8 +83,7 @@ class quiet(warnings.catch_warnings):
 
 
 def flatten(config: Any) -> dict[str, Any]:
-    """Every leaf of a configuration under its dotted key, interpolations unresolved; an empty
-    mapping is a leaf."""
+    """Every leaf of a configuration under its dotted key, interpolations unresolved; an empty mapping is a leaf."""
     from omegaconf import OmegaConf
 
     leaves: dict[str, Any] = {}
@@ -125,8 +123,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def checked(wanted: Sequence[Override]) -> Any:
-    """The composed configuration after every check; UserError for an unknown, ignored or replaced
-    key."""
+    """The composed configuration after every check; UserError for an unknown, ignored or replaced key."""
     for override in wanted:
         if override.key in IGNORED_KEYS:
             raise UserError(f"verl {VERSION} ignores {override.key}: {IGNORED_KEYS[override.key]}.")

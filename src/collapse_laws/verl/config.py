@@ -1,5 +1,4 @@
-"""Table 2 from verl's composed configuration: values, verl's own defaults, and the † computed by
-comparing them.
+"""Table 2 from verl's composed configuration: values, verl's own defaults, and the † computed by comparing them.
 
 The paper marks with † the framework defaults that its launch scripts do not override [stated]. Here
 that is what it means: a value that verl's fully-async configuration holds already, so that the
@@ -20,8 +19,7 @@ from collapse_laws.verl.overrides import ACTOR, ROLLOUT, SETTING_KEYS, Override
 
 
 def framework_default(setting: str) -> Any:
-    """What verl computes with where a setting of params.yaml is not passed on, in params.yaml's own
-    units.
+    """What verl computes with where a setting of params.yaml is not passed on, in params.yaml's own units.
 
     From the composed configuration; four settings have no key there and are read off the code that
     fixes them.

@@ -1,5 +1,4 @@
-"""The parquet files that verl trains and validates on, made from checked rows, and what was left
-out of them.
+"""The parquet files that verl trains and validates on, made from checked rows, and what was left out of them.
 
 Section 4.1 [stated]: MATH (7,500 / 5,000) for Llama, DAPO-Math-17k for Qwen3, validated on MATH-500
 and Minerva. Declared: three MATH training rows whose gold no answer can meet are dropped; DAPO is
@@ -101,8 +100,7 @@ def run_data(cell: Cell, folder: Path) -> RunData:
 
 
 def prepare(study: Study, local: Path, out: Path) -> dict[str, Any]:
-    """Write every file that the study's models train and validate on to `out`; return the report,
-    also written there.
+    """Write every file that the study's models train and validate on to `out`; return the report, also written there.
 
     local: folder of local copies; a set that has none there comes from the Hub. Every registered
     set is checked row by row. Raises UserError where a set cannot be had, or where its count or
@@ -184,8 +182,7 @@ def _dapo_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deduplicated(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Row], dict[str, Any]]:
-    """One row for each index, in the order of first appearance, without DAPO's template; and what
-    was found on the way.
+    """One row for each index, in the order of first appearance, without DAPO's template; and what was found on the way.
 
     Raises UserError where the indices are not 17,917, where an index comes back with another text,
     or where a gold is no integer.
@@ -234,8 +231,7 @@ def overlap(rows: Sequence[Row], sets: Mapping[str, Sequence[Problem]]) -> dict[
 
 
 def write_parquet(path: Path, rows: Sequence[Row], source: str, split: str) -> dict[str, Any]:
-    """Write rows in verl's layout through a temporary file; return what the report says of the
-    file."""
+    """Write rows in verl's layout through a temporary file; return what the report says of the file."""
     table = pa.Table.from_pylist([verl_row(row, DATA_SOURCES[source], split) for row in rows])
     temporary = path.with_suffix(".tmp")
     pq.write_table(table, temporary)
@@ -248,8 +244,7 @@ def write_parquet(path: Path, rows: Sequence[Row], source: str, split: str) -> d
 
 
 def verl_row(row: Row, data_source: str, split: str) -> dict[str, Any]:
-    """The columns of verl's own `math_dataset` preparation, and every accepted gold beside the
-    first."""
+    """The columns of verl's own `math_dataset` preparation, and every accepted gold beside the first."""
     return {
         "data_source": data_source,
         "prompt": [{"role": "user", "content": row.problem + INSTRUCTION}],

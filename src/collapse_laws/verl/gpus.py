@@ -1,5 +1,4 @@
-"""How many GPUs a run needs and how many there are, told before anything is downloaded or
-started."""
+"""How many GPUs a run needs and how many there are, told before anything is downloaded or started."""
 
 from __future__ import annotations
 
@@ -76,8 +75,7 @@ def require_request(cell: Cell) -> str:
 
 
 def marked_processes(variable: str, value: str) -> list[int]:
-    """Processes of this machine whose environment was started with `variable=value`, without this
-    one."""
+    """Processes of this machine whose environment was started with `variable=value`, without this one."""
     wanted = f"{variable}={value}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*"):

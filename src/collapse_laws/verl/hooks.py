@@ -89,8 +89,7 @@ def mark(tokens: Sequence[int]) -> int:
 
 
 def check_behaviour(t: int, behaviour: list[int], sync_interval: int) -> None:
-    """Raise LagError unless every trajectory of update t (0-based) was sampled from snapshot
-    floor(t/S) throughout."""
+    """Raise LagError unless every trajectory of update t (0-based) was sampled from snapshot floor(t/S) throughout."""
     expected = snapshot_index(t, sync_interval)
     if behaviour != [expected, expected]:
         raise LagError(
@@ -101,8 +100,7 @@ def check_behaviour(t: int, behaviour: list[int], sync_interval: int) -> None:
 
 
 def _install_update_lines() -> None:
-    """One line after each optimizer step, from the class that the trainer's own inherits
-    `_fit_update_actor` from."""
+    """One line after each optimizer step, from the class that the trainer's own inherits `_fit_update_actor` from."""
     from verl.experimental.separation.ray_trainer import SeparateRayPPOTrainer
 
     original = SeparateRayPPOTrainer._fit_update_actor
@@ -144,8 +142,7 @@ def _install_validation_lines() -> None:
 
 
 def _install_exact_data_order(consumed: int) -> None:
-    """On resuming, replay the prompt order up to the checkpoint instead of loading verl's saved
-    position.
+    """On resuming, replay the prompt order up to the checkpoint instead of loading verl's saved position.
 
     verl saves the loader's position while up to 128 prompts wait in queues and would skip those.
     With staleness threshold 0 exactly S batches of prompts belong to each version, so the number

@@ -1,5 +1,4 @@
-"""The supervisor of one verl run: starts the trainer, follows its lines, stops it, resumes it, and
-leaves the record.
+"""The supervisor of one verl run: starts the trainer, follows its lines, stops it, resumes it, and leaves the record.
 
 verl's trainer cannot stop itself: its rollouter and its trainer wait for each other. So it runs in
 a process group of its own, and this process reads the lines that `hooks` write. It ends a run at
@@ -49,8 +48,7 @@ TRACKER = "latest_checkpointed_iteration.txt"  # verl's own, written after a che
 
 
 class Preempted(Exception):
-    """The supervisor was told to end (SIGTERM); the run goes on from its last checkpoint when
-    started again."""
+    """The supervisor was told to end (SIGTERM); the run goes on from its last checkpoint when started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +135,7 @@ def _alone(work: Path, cell: Cell) -> Iterator[None]:
 
 
 def checkpointed_version(states: Path) -> int:
-    """The parameter version of the last complete checkpoint, 0 where there is none; others are
-    removed."""
+    """The parameter version of the last complete checkpoint, 0 where there is none; others are removed."""
     tracker = states / TRACKER
     version = int(tracker.read_text()) if tracker.exists() else 0
     for folder in states.glob("global_step_*"):
@@ -277,8 +274,7 @@ class _Trainer:
             )
 
     def end(self) -> None:
-        """End the process group, and whatever of this run Ray has detached from it; returns when
-        all are gone."""
+        """End the process group, and whatever of this run Ray has detached from it; returns when all are gone."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
         deadline = time.monotonic() + self._limits.grace_seconds
@@ -289,8 +285,7 @@ class _Trainer:
 
 
 def end_processes(work: Path) -> None:
-    """Kill every process of this machine that belongs to the run in `work`; returns when none is
-    left."""
+    """Kill every process of this machine that belongs to the run in `work`; returns when none is left."""
     while left := gpus.marked_processes(RUN_VARIABLE, str(work)):
         for pid in left:
             with suppress(ProcessLookupError):

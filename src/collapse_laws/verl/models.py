@@ -1,5 +1,4 @@
-"""Starting models from the Hub: one revision, with the commit that it stood for written beside
-it."""
+"""Starting models from the Hub: one revision, with the commit that it stood for written beside it."""
 
 from __future__ import annotations
 

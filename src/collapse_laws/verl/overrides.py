@@ -1,5 +1,4 @@
-"""A cell of a verl study as overrides of verl 0.9.1's fully-async configuration (paper, Appendix
-B).
+"""A cell of a verl study as overrides of verl 0.9.1's fully-async configuration (paper, Appendix B).
 
 The asynchronous schedule k_t = t mod S is [stated]; `staleness_threshold=0` is what realises it
 exactly: verl then submits S batches of prompts for each parameter version and consumes them all
@@ -108,8 +107,7 @@ def hydra_value(value: Any) -> str:
 
 
 def check_settings(cell: Cell) -> None:
-    """UserError for a setting that verl cannot express, naming the key, the value and what verl
-    computes."""
+    """UserError for a setting that verl cannot express, naming the key, the value and what verl computes."""
     fixed = {
         "ratio": ("behaviour", "the ratio to the behaviour snapshot"),
         "advantage_ddof": (1, "the sample standard deviation"),
@@ -138,8 +136,7 @@ def syncs(updates: int, sync_interval: int) -> int:
 
 
 def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version: int = 0) -> list[Override]:
-    """The complete list for one attempt at a cell's run, including values that equal verl's
-    defaults.
+    """The complete list for one attempt at a cell's run, including values that equal verl's defaults.
 
     `resume_from` is a `global_step_<version>` folder of verl's, `version` the parameter version it
     holds (0: from the start). Raises UserError for a setting that verl cannot express.

@@ -26,8 +26,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def dot(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Inner product with a double-precision sum; the products are rounded once, in the tensors' own
-    precision."""
+    """Inner product with a double-precision sum; the products are rounded once, in the tensors' own precision."""
     return (a * b).sum(dtype=torch.float64)
 
 
@@ -55,8 +54,7 @@ class Probe:
 
     @torch.no_grad()
     def compare(self, parameters: list[torch.nn.Parameter], group: Any) -> None:
-        """Norm of the gradient and its cosine to the previous one; then the gradient becomes the
-        previous one."""
+        """Norm of the gradient and its cosine to the previous one; then the gradient becomes the previous one."""
         gradients = [local(p.grad).detach() if p.grad is not None else None for p in parameters]
         sums = torch.zeros(3, dtype=torch.float64, device=local(parameters[0]).device)
         first = self.previous is None
@@ -85,8 +83,7 @@ class Probe:
         lr: float,
         group: Any,
     ) -> None:
-        """Root mean squares a coordinate: of the update divided by the learning rate, and of the
-        way from the start."""
+        """Root mean squares a coordinate: of the update divided by the learning rate, and of the way from the start."""
         sums = torch.zeros(3, dtype=torch.float64, device=before[0].device)
         for index, (parameter, old) in enumerate(zip(parameters, before, strict=True)):
             new = local(parameter).detach()
@@ -109,8 +106,7 @@ def trained(engine: Any) -> list[torch.nn.Parameter]:
 
 
 def shard_group(engine: Any) -> Any:
-    """The group over which parameters are sharded; RuntimeError where that is not simply every
-    rank."""
+    """The group over which parameters are sharded; RuntimeError where that is not simply every rank."""
     group = engine.get_data_parallel_group()
     world = dist.get_world_size()
     if dist.get_world_size(group) != world or engine.engine_config.fsdp_size not in (-1, world):

@@ -41,8 +41,7 @@ PACKAGES = (
 
 
 def export_final(states: Path, checkpoints: Path) -> None:
-    """Move the Hugging Face copy of verl's last checkpoint to `checkpoints`/final; nothing where
-    none was saved."""
+    """Move the Hugging Face copy of verl's last checkpoint to `checkpoints`/final; nothing where none was saved."""
     found = sorted(
         states.glob("global_step_*/actor/huggingface"),
         key=lambda p: int(p.parts[-3].rsplit("_", 1)[1]),

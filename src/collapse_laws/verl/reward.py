@@ -22,8 +22,7 @@ def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     **_: Any,
 ) -> dict[str, float]:
-    """1.0 for a right answer, else 0.0, as verl's reward loop takes it: `score` trains, `acc` is
-    validated."""
+    """1.0 for a right answer, else 0.0, as verl's reward loop takes it: `score` trains, `acc` is validated."""
     if data_source in EXACT_SOURCES:
         score = float(solution_str.strip() == ground_truth)
     else:
