@@ -35,7 +35,7 @@ $(VENV)/reproduce.done: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/test.done: $(VENV)/reproduce.done pyproject.toml
-	$(VENV)/bin/pip install --quiet --editable '.[train,workflow,verl,logs,test]'
+	$(VENV)/bin/pip install --quiet --editable '.[train,workflow,verl,logs,pocket,test]'
 	touch $@
 
 env-pocket: $(VENV)/pocket.done  ## SmolLM2 for the pocket study, in the same .venv

@@ -27,6 +27,15 @@ def shared() -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def vllm_python() -> str:
+    """The interpreter of the environment that has vLLM; tests that need it skip where it is not there."""
+    python = os.environ.get("COLLAPSE_LAWS_VLLM_PYTHON", str(ROOT / ".venv-vllm" / "bin" / "python"))
+    if not os.access(python, os.X_OK):
+        pytest.skip("needs the environment that `make env-vllm` builds")
+    return python
+
+
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     """Turn a skip into a failure that gives its reason; an expected failure is no skip."""
     if not NO_SKIP or not report.skipped or hasattr(report, "wasxfail"):

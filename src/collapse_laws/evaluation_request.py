@@ -63,13 +63,17 @@ def benchmarks_of(study: Study, model: str) -> list[str]:
     return [name for name, body in section.items() if model in body.get("models", study.models)]
 
 
-def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> Request:
-    """The request that the study's evaluation section makes for a benchmark; UserError where it has none."""
+def request_of(study: Study, benchmark: str, settings: Mapping[str, Any]) -> Request:
+    """The request that the study's evaluation section makes for a benchmark; UserError where it has none.
+
+    `settings`: of a cell, for its task and its model's variables of the chat template.
+    """
     section = study.evaluation
     if benchmark not in section.get("benchmarks", {}):
         known = ", ".join(section.get("benchmarks", {})) or "none"
         raise UserError(f"params.yaml, studies.{study.name}.evaluation: no benchmark {benchmark!r}; it has: {known}.")
     body = section["benchmarks"][benchmark]
+    template = dict(settings.get("model", {}).get("chat_template", {}))
     decoding = Decoding(
         samples=body["samples"],
         temperature=float(body["temperature"]),
@@ -83,11 +87,11 @@ def request_of(study: Study, benchmark: str, task: Mapping[str, Any] | None) -> 
         seed=section["seed"],
         problems=body.get("problems"),
         decoding=decoding,
-        prompt={} if benchmark == HELD_OUT else dict(section.get("prompt", {})),
+        prompt={} if benchmark == HELD_OUT else {**section.get("prompt", {}), "chat_template": template},
         engine=dict(section.get("engine", {})),
         verify=benchmark != HELD_OUT and section.get("verify", True),
         verify_cpu_seconds=float(section.get("verify_cpu_seconds", CPU_SECONDS)),
-        task=dict(task or {}) if benchmark == HELD_OUT else None,
+        task=dict(settings.get("task", {})) if benchmark == HELD_OUT else None,
     )
 
 

@@ -266,6 +266,7 @@ def _run_vllm(job: Job, parts: Sequence[Part]) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     if code != 0:
-        found = re.findall(r"\b\w*(?:Error|Exception): .*", log.read_text(errors="replace"))
-        reason = found[-1][:200].rstrip(".") if found else "it names no error"
+        # a validation error's substance is the indented line below it
+        found = re.findall(r"\b\w*(?:Error|Exception): .*(?:\n  (?!File)\w.*)?", log.read_text(errors="replace"))
+        reason = " ".join(found[-1].split())[:240].rstrip(".") if found else "it names no error"
         raise UserError(f"vLLM ended with code {code} on {job.checkpoint} ({reason}); the whole text is in {log}.")

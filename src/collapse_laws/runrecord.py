@@ -71,6 +71,7 @@ SNAPSHOT_COLUMNS: dict[str, tuple[type, bool]] = {
     "validation_n": (int, True),
 }
 STEPS, SNAPSHOTS, MANIFEST = "steps.jsonl", "snapshots.jsonl", "run.json"
+USER = "user"  # study, scale and arm of a record that a hook wrote of a run that belongs to no study
 MANIFEST_KEYS = (
     "schema_version study cell scale trainer arm model sync_interval lr seed ratio settings settings_digest "
     "source_fingerprint horizon_updates updates stop_reason versions hardware timings"

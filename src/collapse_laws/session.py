@@ -7,6 +7,7 @@ updates and at SIGTERM, and starting it again continues it to the same bytes, ti
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import platform
 import shutil
@@ -36,6 +37,7 @@ def train(cell: Cell, *, model_dir: Path, work: Path, checkpoints: Path, out: Pa
     """
     if cell.device == "cuda" and not torch.cuda.is_available():
         raise UserError(f"study {cell.study!r} trains on a GPU (device: cuda), and there is none here.")
+    _check_start(cell, model_dir)
     work.mkdir(parents=True, exist_ok=True)
     with open(work / "lock", "w") as lock, torch.device(cell.device):
         try:
@@ -49,6 +51,22 @@ def train(cell: Cell, *, model_dir: Path, work: Path, checkpoints: Path, out: Pa
         finish(work, out, manifest(learner, reason, started))
     shutil.rmtree(work)
     return reason
+
+
+def _check_start(cell: Cell, model_dir: Path) -> None:
+    """UserError where `model_dir` was made by this package for other settings; a checkpoint from elsewhere may pass."""
+    path = model_dir / "warmstart.json"
+    if not path.exists():
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")).get("settings_digest")
+    except (ValueError, AttributeError):
+        raise UserError(f"{path} is damaged; remove {model_dir} and make it again with `warmstart`.") from None
+    if found != cell.start_digest:
+        raise UserError(
+            f"{model_dir} was made with settings {found}, but {cell.name} starts from {cell.start_digest}, its task and "
+            "model in params.yaml; restore those, or remove the folder and make it again with `warmstart`."
+        )
 
 
 def _run(learner: Learner) -> str:

@@ -57,6 +57,11 @@ class Cell:
         """Digest of the settings, 16 hex digits."""
         return settings_digest(self.settings)
 
+    @property
+    def start_digest(self) -> str:
+        """Digest of the settings that decide the starting checkpoint of a local run, as its warmstart.json has it."""
+        return settings_digest({key: self.settings[key] for key in ("task", "model")})
+
     def identity(self) -> dict[str, Any]:
         """What run.json says of the cell, whichever trainer ran it."""
         return {
@@ -332,7 +337,7 @@ def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
                 models[f"{name}-{cell.model}"] = {
                     "study": name,
                     "model": cell.model,
-                    "settings": settings_digest({key: cell.settings[key] for key in ("task", "model")}),
+                    "settings": cell.start_digest,
                 }
     source = {trainer: training_fingerprint(trainer) for trainer in ENTRY_MODULES}
     return {"source": source, "models": models, "cells": cells}

@@ -114,6 +114,9 @@ def smollm2_from_wheel() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     file = next(folder.glob("*.gguf")).name
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
     policy = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
+    # the conversion takes the token that begins a message for the one that ends it, and names none to pad with
+    tokenizer.eos_token = tokenizer.pad_token = tokenizer.convert_ids_to_tokens(policy.config.eos_token_id)
+    tokenizer.clean_up_tokenization_spaces = False  # meant for WordPiece; here it would eat spaces
     policy.hf_quantizer = None  # the weights are dequantised; transformers would refuse to save them
     if hasattr(policy.config, "quantization_config"):
         del policy.config.quantization_config

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +20,7 @@ from collapse_laws.evaluation_table import COLUMNS, collect, over_snapshots
 from collapse_laws.policy import save_policy, tiny_llama
 from collapse_laws.study import load_study
 from collapse_laws.tasks.arithmetic import character_tokenizer
+from collapse_laws.tasks.benchmarks import Problem
 from collapse_laws.wide_heads import write_with_wide_heads
 
 TASK = {"name": "chain_arithmetic", "min_terms": 2, "max_terms": 3, "operators": "+", "modulus": 3}
@@ -180,15 +179,37 @@ def test_evaluation_section_is_checked() -> None:
     study = load_study(root / "params.yaml", "smoke")
     assert requests.benchmarks_of(study, "tiny") == ["heldout"]
     with pytest.raises(UserError, match="no benchmark 'aime'; it has: heldout"):
-        requests.request_of(study, "aime", None)
+        requests.request_of(study, "aime", {})
+
+
+def test_the_models_variables_reach_its_chat_template() -> None:
+    """Left alone, Llama's template writes the day of the run into every prompt."""
+    study = load_study(Path(__file__).resolve().parents[2] / "params.yaml", "paper")
+    cell = study.cell("vanilla_llama3b_S32_eta1e-7_seed42")
+    asked = requests.request_of(study, "math_test", cell.settings)
+
+    class Tokenizer:
+        chat_template = "a template"
+
+        def apply_chat_template(self, messages: list[dict], date_string: str, **_: object) -> str:
+            return f"{date_string}: {messages[0]['content']}"
+
+        def __call__(self, text: str, **_: object) -> dict:
+            return {"input_ids": [ord(letter) for letter in text]}
+
+    problem = Problem(index=0, text="1+1?", golds=("2",))
+    text = "".join(map(chr, requests.prompt_tokens(problem, Tokenizer(), asked.prompt)))
+    assert text.startswith("26 Jul 2024: 1+1? Let's think")
+    other = requests.request_of(study, "math500", study.cell("vanilla_qwen8b_S16_eta1e-7_seed42").settings)
+    assert other.prompt["chat_template"] == {}
 
 
 @pytest.mark.vllm
 @pytest.mark.slow
-def test_vllm_agrees_with_the_local_sampler(checkpoint: Path, tmp_path: Path) -> None:
-    python = os.environ.get(generation.VLLM_PYTHON, ".venv-vllm/bin/python")
-    if subprocess.run(["test", "-x", python], check=False).returncode:
-        pytest.skip("needs the environment that `make env-vllm` builds")
+def test_vllm_agrees_with_the_local_sampler(
+    checkpoint: Path, tmp_path: Path, vllm_python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(generation.VLLM_PYTHON, vllm_python)
     greedy = dataclasses.replace(_request(samples=1, temperature=0.0), problems=200)
     engine = {"dtype": "float32", "max_model_len": 64, "enforce_eager": True}
     through = dataclasses.replace(greedy, backend="vllm", engine=engine)

@@ -14,6 +14,7 @@ import yaml
 from collapse_laws.cli import main
 from collapse_laws.collapse import classify_run
 from collapse_laws.laws.observation import NOT_DECIDED
+from collapse_laws.laws.results import record_digest
 from collapse_laws.outcome import LABELS
 from collapse_laws.runrecord import RunWriter, finish, read_run
 from collapse_laws.study import load_study
@@ -234,3 +235,14 @@ def test_simulate_writes_records_that_classify(here, capsys):
 def test_simulate_names_bad_input(here, capsys, wrong):
     assert main(["simulate", "--records", "records", *wrong]) == 2
     assert "allowed" in (message := capsys.readouterr().err) or "at least 1" in message or "not a" in message
+
+
+def test_a_run_made_again_has_the_same_digest_however_long_it_took(tmp_path):
+    def digest(name, seconds, reward=0.5):
+        writer = RunWriter(tmp_path / name)
+        writer.steps.append({"t": 0, "snapshot": 0, "lag": 0, "lr": 1e-3, "reward_mean": reward, "seconds": seconds})
+        writer.close()
+        return record_digest(tmp_path / name)
+
+    assert digest("once", 0.25) == digest("again", 17.5)
+    assert digest("other", 0.25, reward=0.6) != digest("once", 0.25)

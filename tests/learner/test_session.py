@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -311,3 +312,15 @@ def test_a_study_for_a_gpu_says_so(make_cell, start, tmp_path):
 def test_no_checkpoint_to_start_from(make_cell, tmp_path):
     with pytest.raises(UserError, match=r"config\.json is missing"):
         run(make_cell(), tmp_path / "nowhere", tmp_path)
+
+
+def test_a_start_made_for_another_task_is_refused(make_cell, start, tmp_path):
+    copy = tmp_path / "start"
+    shutil.copytree(start, copy)
+    found = json.loads((copy / "warmstart.json").read_text())
+    (copy / "warmstart.json").write_text(json.dumps(found | {"settings_digest": "0" * 16}))
+    with pytest.raises(UserError, match="was made with settings 0000000000000000, but"):
+        run(make_cell(), copy, tmp_path)
+    (copy / "warmstart.json").write_text("{")
+    with pytest.raises(UserError, match=r"warmstart\.json is damaged"):
+        run(make_cell(), copy, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -10,10 +11,12 @@ import log_variants as variants
 import pytest
 
 from collapse_laws.advise.diagnose import diagnose
+from collapse_laws.collapse import classify_run
 from collapse_laws.errors import UserError
 from collapse_laws.integrations import verl as hook
 from collapse_laws.integrations.recorder import Recorder
 from collapse_laws.logs import read_log
+from collapse_laws.runrecord import read_run
 
 
 def test_recorder_writes_a_record_that_diagnose_reads(tmp_path: Path) -> None:
@@ -35,6 +38,20 @@ def test_recorder_writes_a_record_that_diagnose_reads(tmp_path: Path) -> None:
     assert read_log(tmp_path / "run").record.manifest["stop_reason"] == "collapse"
     for name in ("steps.jsonl", "snapshots.jsonl", "run.json"):
         assert diagnose(read_log(tmp_path / "run" / name)).to_json()["collapse_index"] == 9
+
+
+def test_a_cell_of_a_study_is_judged_as_extract_judges_it(tmp_path: Path) -> None:
+    """At S=2 one bad batch of many is a drop of that batch, and none of the four that the criterion averages."""
+    recorder = Recorder(tmp_path, 2, 1e-6, "mine")
+    for t in range(80):
+        recorder.update(t, {"reward": 0.1 if t in (32, 33) else 0.8})
+    recorder.close()
+    assert diagnose(read_log(tmp_path)).outcome.first_drop_index == 16
+    manifest = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(manifest | {"scale": "proxy"}))
+    found = diagnose(read_log(tmp_path)).outcome
+    assert found.first_drop_index is None
+    assert found.label == classify_run(read_run(tmp_path)).label
 
 
 def test_record_in_progress_is_read(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -150,6 +153,21 @@ def test_latex_has_one_column_a_value(two_arms):
     body = [line for line in lines if line.endswith(r"\\")]
     assert len(body) == len(table.display) + 1
     assert {line.count(" & ") for line in body} == {len(table.display.columns) - 1}
+
+
+def test_another_process_writes_the_same_bytes(two_arms):
+    """Whatever the process's hash seed: no order in a table may come from a set."""
+    folder = two_arms.parent / "results" / "proxy"
+
+    def written(seed: str) -> dict[str, bytes]:
+        command = [sys.executable, "-m", "collapse_laws", "tables", "--params", str(two_arms)]
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "src")}
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+    first = written("1")
+    assert len(first) >= 7 * 3 + 2
+    assert written("2") == first
 
 
 def test_active_copies_and_errors(two_arms, capsys):

@@ -67,9 +67,9 @@ class Project:
     def add_records(self, study: str) -> None:
         """Finished records, checkpoints, scores and starting models of a study's core cells."""
         plan = load_study(self.root / "params.yaml", study, "core")
-        for model in plan.models:
-            write_json(self.root / f"models/{study}/{model}/warmstart.json", {})
         for cell in plan.cells:
+            start = {"settings_digest": cell.start_digest, "source_fingerprint": training_fingerprint("local")}
+            write_json(self.root / f"models/{study}/{cell.model}/warmstart.json", start)
             work = self.root / "work" / study / cell.name
             work.mkdir(parents=True)
             for name in (STEPS, SNAPSHOTS):

@@ -44,7 +44,16 @@ def test_other_sources_retrain_nothing_and_the_learners_code_everything(recorded
     with open(recorded.root / "src/collapse_laws/grpo.py", "a", encoding="utf-8") as file:
         file.write("\nCHANGED = 1\n")
     plan = recorded.plan(TABLE, *SMOKE)
-    assert (plan["train"], plan["evaluate"]) == (4, 4)
+    assert (plan["warmstart"], plan["train"], plan["evaluate"]) == (1, 4, 4)
+
+
+def test_a_starting_model_of_other_settings_is_made_again_where_a_run_needs_it(recorded):
+    start = recorded.root / "models/smoke/tiny/warmstart.json"
+    start.write_text(start.read_text(encoding="utf-8").replace('"settings_digest": "', '"settings_digest": "0'))
+    assert "warmstart" not in recorded.plan(TABLE, *SMOKE)  # the records stand
+    (recorded.root / f"runs/smoke/{CELL}/run.json").unlink()
+    plan = recorded.plan(TABLE, *SMOKE)
+    assert (plan["warmstart"], plan["train"]) == (1, 1)
 
 
 @pytest.mark.parametrize("model_is_there", [True, False])

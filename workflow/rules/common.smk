@@ -92,6 +92,12 @@ def record_is_current(study, cell):
     return is_current(Path(run_json(cell)), cell.digest, training_fingerprint(cell.trainer))
 
 
+def start_is_current(cell):
+    """Whether the starting checkpoint of a local run was made with params.yaml's settings and the present source."""
+    path = Path(f"models/{cell.study}/{cell.model}/warmstart.json")
+    return is_current(path, cell.start_digest, training_fingerprint("local"))
+
+
 # Named for the line in which Snakemake says why it trains again: "Updated input files: ...".
 CHANGED = "work/settings-or-source-changed"
 
@@ -105,6 +111,13 @@ def mark_changed(output):
     mark.write_text(f"{time.time_ns()} {output}\n", encoding="utf-8")
     if newest >= mark.stat().st_mtime:  # pulled files may bear any time, the future's too
         os.utime(mark, (newest + 1, newest + 1))
+
+
+def unchanged():
+    """The input of what is current: CHANGED, whose age does not count."""
+    if not os.path.exists(CHANGED):
+        mark_changed("nothing")
+    return ancient(CHANGED)
 
 
 def trainer_command(wildcards):

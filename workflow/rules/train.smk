@@ -37,23 +37,32 @@ def need_gpus(cell):
 def starting_point(wildcards):
     """What a cell starts from, and CHANGED, which is newer than the record only where the record is not current.
 
-    All is ancient(), so that a file's age alone retrains nothing. Where the record is current and its starting files
-    were not pulled, they are left out: making them for another cell would otherwise count as news for this one.
+    A file's age alone retrains nothing. A current record needs no start any more: making one for another cell must not
+    count as news for this one. That of a run which is to be made must not be ancient(): Snakemake looks no further down
+    an ancient file that it makes again.
     """
     cell = cell_of(wildcards)
-    current = record_is_current(wildcards.study, wildcards.cell)
-    if not current:
-        if cell.trainer == "verl" and jobs_run_here():
-            need_gpus(cell)
-        mark_changed(run_json(cell))
-    elif not os.path.exists(CHANGED):
-        mark_changed("nothing")
-    start = [path for path in starting_files(cell) if os.path.exists(path) or not current]
-    return [ancient(CHANGED) if current else CHANGED, *map(ancient, start)]
+    if record_is_current(wildcards.study, wildcards.cell):
+        return unchanged()
+    if cell.trainer == "verl" and jobs_run_here():
+        need_gpus(cell)
+    mark_changed(run_json(cell))
+    return [CHANGED, *starting_files(cell)]
+
+
+def model_settings(wildcards):
+    """CHANGED, newer than the starting checkpoint only where that is not current."""
+    cell = next(c for c in study_of(wildcards.study).planned if c.model == wildcards.model)
+    if start_is_current(cell):
+        return unchanged()
+    mark_changed(starting_files(cell)[0])
+    return CHANGED
 
 
 rule warmstart:
     """The starting checkpoint of a study's model."""
+    input:
+        model_settings,
     output:
         "models/{study}/{model}/warmstart.json",
     log:

@@ -1,8 +1,9 @@
 """The collapse criterion applied to a log as read, and the learning rates that the log's updates spent.
 
-The criterion is that of `collapse`, with one declared difference: rollout batches are judged one by one at every S,
-because a log is dated by its own batches; the scatter of the logged records gives the standard error that guards
-against noise. Rewards outside [0, 1] and [-1, 1] are scaled by their own range [declared].
+The criterion is that of `collapse`, with one declared difference: rollout batches of a foreign log are judged one by
+one at every S, because a log is dated by its own batches; the scatter of the logged records gives the standard error
+that guards against noise. A cell of a study is judged as `extract` judges it. Rewards outside [0, 1] and [-1, 1] are
+scaled by their own range [declared].
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collapse_laws.errors import UserError
 from collapse_laws.logs import ReadLog
 from collapse_laws.logs.numbers import check_rate, is_rate
 from collapse_laws.outcome import Criterion, Outcome
+from collapse_laws.runrecord import USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,11 @@ def judge_series(
     reference: float | None,
     degenerate: np.ndarray | None = None,
     failed: bool = False,
+    window_updates: int = 1,
 ) -> Outcome:
-    """The outcome of snapshot means. A gap of NaN between finite means is left out; a NaN at the end is a failed
-    run.
+    """The outcome of snapshot means. A gap of NaN between finite means is left out; a NaN at the end is a failed run.
+
+    Means are averaged until they span `window_updates` learner updates.
     """
     finite = np.flatnonzero(np.isfinite(reward))
     if not finite.size:
@@ -94,7 +98,7 @@ def judge_series(
         reference_lr_budget=reference,
         degenerate_fraction=None if degenerate is None else degenerate[keep],
         failed=failed,
-        criterion=Criterion(window_updates=1, reward_range=reward_range(reward)),
+        criterion=Criterion(window_updates=window_updates, reward_range=reward_range(reward)),
     )
 
 
@@ -116,6 +120,7 @@ def judge(log: ReadLog, rate: Rates, reference: float | None) -> Outcome:
         reference,
         _degenerate(log, cycle),
         log.record.manifest.get("stop_reason") == "failed",
+        Criterion().window_updates if log.record.manifest.get("scale", USER) != USER else 1,
     )
 
 

@@ -56,11 +56,11 @@ def _evaluate(study: Study, args: argparse.Namespace) -> int:
             raise UserError(f"{checkpoints} holds no checkpoint; `collapse-laws train` makes them.")
         subjects = [requests.subject_of(study, cell, s, checkpoints, models) for s in snapshots]
         names = requests.benchmarks_of(study, cell.model)
-        task, place = cell.settings.get("task"), cell.name
+        settings, place = cell.settings, cell.name
     else:
         subjects = [requests.Subject(args.checkpoint, "final", {"study": study.name, "scale": study.scale})]
         names = list(study.evaluation["benchmarks"])
-        task, place = study.settings.get("task"), args.checkpoint.name
+        settings, place = study.settings, args.checkpoint.name
     chosen = [args.benchmark] if args.benchmark else names
     if args.out and len(subjects) * len(chosen) > 1:
         raise UserError("--out names one file; give --snapshot and --benchmark too.")
@@ -69,7 +69,7 @@ def _evaluate(study: Study, args: argparse.Namespace) -> int:
             folder = Path(study.name) / place / subject.snapshot
             result = evaluate(
                 subject,
-                requests.request_of(study, name, task),
+                requests.request_of(study, name, settings),
                 data=args.data or Path(study.evaluation.get("data", DATA)),
                 out=args.out or Path("evals") / folder / f"{name}.json",
                 work=args.work or Path("work") / study.name / "evals" / place / subject.snapshot / name,

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from collapse_laws.figures.canvas import Drawing, nothing, panels, title, wrapped
+from collapse_laws.figures.canvas import Drawing, legend_columns, nothing, panels, title, wrapped
 from collapse_laws.figures.series import describe, groups_drawn
 from collapse_laws.figures.theme import BAND, INK, MUTED, category_colours
 from collapse_laws.results import LABELS, StudyResults
@@ -91,7 +91,7 @@ def _style(label: str) -> dict:
         "undecided": {"marker": "$?$", "markersize": 9, "color": INK},
         "no_signal": {"marker": "x", "markersize": 7, "color": MUTED, "markeredgewidth": 1.6},
         "failed": {"marker": "+", "markersize": 10, "color": INK, "markeredgewidth": 1.6},
-        "not_run": {"marker": "_", "markersize": 8, "color": MUTED, "markeredgewidth": 1.4},
+        "not_run": {"marker": ".", "markersize": 4, "color": MUTED},
     }[label]
 
 
@@ -132,4 +132,5 @@ def _legend(figure, present: np.ndarray) -> None:
         Line2D([], [], linestyle="none", label=WORDS[label], **_style(label)) for label in LABELS if label in present
     ]
     handles.append(Line2D([], [], color=MUTED, linestyle="--", linewidth=1, label="S x lr constant (slope -1)"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
+    fit = legend_columns(figure, [handle.get_label() for handle in handles])
+    figure.legend(handles=handles, loc="outside lower center", ncols=fit)

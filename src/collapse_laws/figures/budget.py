@@ -7,20 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from collapse_laws.figures.canvas import Drawing, blocks, nothing, say, title
-from collapse_laws.figures.series import (
-    Run,
-    collapse_handle,
-    columns_drawn,
-    group_title,
-    groups_drawn,
-    legend,
-    missing_note,
-    runs,
-    stack,
-    tidy,
-)
-from collapse_laws.figures.theme import MUTED, points_for, rate_colours, thin
+from collapse_laws.figures.canvas import Drawing, nothing
+from collapse_laws.figures.multiples import small_multiples
+from collapse_laws.figures.series import Run, collapse_handle, legend, stack, tidy
+from collapse_laws.figures.theme import MUTED, points_for, thin
 from collapse_laws.results import StudyResults
 from collapse_laws.wording import number
 
@@ -28,30 +18,16 @@ from collapse_laws.wording import number
 def draw_by_budget(results: StudyResults) -> Drawing:
     """One row for each group, one column for each S; x: sum of learning rates, logarithmic."""
     notes: list[str] = []
-    found = runs(results, results.cells)
-    if not found:
+    grid = small_multiples(results, 1, 2.2, notes, sharex=True, sharey=True)
+    if grid is None:
         return nothing("No run record of this study is on this machine.")
-    missing_note(results.cells, found, notes)
-    groups = groups_drawn(results, notes)
-    intervals = columns_drawn((run.cell["sync_interval"] for run in found), notes)
-    colours = rate_colours(run.cell["lr"] for run in found)
-    width = max(2.3, 9.6 / len(intervals)) if len(intervals) > 1 else 6.4
-    titles = [group_title(results, *group) for group in groups]
-    figure, axes = blocks(titles, 1, len(intervals), width, 2.2, sharex=True, sharey=True)
-    points, frames = points_for(len(found)), []
-    for group, (row,) in zip(groups, axes, strict=True):
-        members = [run for run in found if (run.cell["arm"], run.cell["model"]) == group]
-        for panel, interval in zip(row, intervals, strict=True):
-            here = [run for run in members if run.cell["sync_interval"] == interval]
-            frames += [_line(panel, run, colours, points) for run in here]
-            title(panel, f"S = {interval}")
-            panel.set(xscale="log", ylim=(-0.03, 1.03), xlabel="sum of learning rates")
-            if not here:
-                say(panel, "not run")
-        row[0].set_ylabel("reward")
+    points, frames = points_for(grid.runs), []
+    for (panel,), here, first in grid.columns:
+        frames += [_line(panel, run, grid.colours, points) for run in here]
+        panel.set(xscale="log", ylim=(-0.03, 1.03), xlabel="sum of learning rates", ylabel="reward" if first else "")
     grey = ("survived", Line2D([], [], color=MUTED, linewidth=1))
-    legend(figure, colours, "lr", [grey, collapse_handle()], number)
-    return Drawing(figure, stack(frames), notes=notes)
+    legend(grid.figure, grid.colours, "lr", [grey, collapse_handle()], number)
+    return Drawing(grid.figure, stack(frames), notes=notes)
 
 
 def _line(panel: Axes, run: Run, colours: dict, points: int) -> pd.DataFrame:

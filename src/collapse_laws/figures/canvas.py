@@ -69,17 +69,20 @@ def panels(rows: int, columns: int, width: float, height: float, **options) -> t
 
 
 def blocks(
-    titles: Sequence[str], rows: int, columns: int, width: float, height: float, **options
+    titles: Sequence[str], rows: int, columns: Sequence[int], width: float, height: float, **options
 ) -> tuple[Figure, list[np.ndarray]]:
-    """A grid of axes [rows, columns] under each title, the blocks below each other."""
+    """A grid of axes [rows, columns of this block] under each title, the blocks below each other.
+
+    `width` of a panel in inches where the block has the most columns; a block of fewer has wider panels.
+    """
     set_theme()
     tall = height * rows + 0.3
-    figure = plt.figure(figsize=(width * columns, tall * len(titles) + 0.4), layout="constrained")
+    figure = plt.figure(figsize=(width * max(columns), tall * len(titles) + 0.4), layout="constrained")
     parts = figure.subfigures(len(titles), 1, squeeze=False)[:, 0]
     axes = []
-    for part, text in zip(parts, titles, strict=True):
+    for part, text, count in zip(parts, titles, columns, strict=True):
         part.suptitle(text, x=0.005, ha="left", fontsize=10.5, fontweight="bold", parse_math=False)
-        axes.append(part.subplots(rows, columns, squeeze=False, **options))
+        axes.append(part.subplots(rows, count, squeeze=False, **options))
     return figure, axes
 
 
@@ -95,6 +98,12 @@ def plain_ticks(axis: Axis, low: float, high: float) -> None:
     axis.set_major_locator(FixedLocator([m * 10.0**p for p in powers for m in steps]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(lambda value, _: number(value))
+
+
+def legend_columns(figure: Figure, labels: Sequence[str], size: float = 9) -> int:
+    """How many entries of a legend fit side by side into the figure's width."""
+    entry = 0.56 * size / 72 * max(len(label) for label in labels) + 0.6  # a line, its text and the gap, in inches
+    return int(np.clip(figure.get_figwidth() // entry, 1, len(labels)))
 
 
 def title(axes: Axes, text: str, **options) -> None:

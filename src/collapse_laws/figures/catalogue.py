@@ -28,9 +28,9 @@ CATALOGUE = (
         "boundary",
         "Stability boundary",
         "Every run at its synchronisation interval S and learning rate. Filled: collapsed. Half filled: oscillating. "
-        "Hollow: survived; its size is the horizon in units of the reference clock. A question mark: undecided. The "
-        "band lies between the largest surviving and the smallest collapsed S x lr; the dashed line has slope -1, as "
-        "law (i) asks.",
+        "Hollow: survived; its size is the horizon in units of the reference clock. A question mark: undecided. A "
+        "grey dot: not run. The band lies between the largest surviving and the smallest collapsed S x lr; the dashed "
+        "line has slope -1, as law (i) asks.",
     ),
     FigureSpec(
         "clock",
@@ -55,8 +55,8 @@ CATALOGUE = (
         "curves",
         "Joint dynamics",
         "Reward of each rollout batch, gradient cosine and validation reward over learner updates, one column for "
-        "each S, one colour for each learning rate, one line for each seed. Triangles: collapse. The counterpart of "
-        "the paper's Figures 1 and 6.",
+        "each S, one colour for each learning rate, one line for each seed. A cosine is the mean over the updates "
+        "of a rollout batch, of 8 where S < 8. Triangles: collapse. The counterpart of the paper's Figures 1 and 6.",
     ),
     FigureSpec(
         "long_horizon",
@@ -79,8 +79,9 @@ CATALOGUE = (
         "comparison",
         "curves",
         "Gradient cosine nearest the boundary",
-        "The collapsed setting with the smallest S x lr, all seeds: reward above, gradient cosine below. A rise of "
-        "the cosine shortly before the drop is what the paper reports. The counterpart of its Figure 4.",
+        "The collapsed setting with the smallest S x lr, all seeds: reward above, gradient cosine below, thin "
+        "for single updates, thick for the mean over a rollout batch. A rise of the cosine shortly before the drop is "
+        "what the paper reports. The counterpart of its Figure 4.",
     ),
     FigureSpec(
         "seeds",
@@ -129,8 +130,9 @@ CATALOGUE = (
         "evaluation",
         "evaluation",
         "Benchmark scores",
-        "Scores of saved policies on the study's benchmarks over learner updates, with 95% intervals where the "
-        "evaluation gives them.",
+        "Scores of saved policies on the study's benchmarks, with 95% intervals where the evaluation gives them: over "
+        "learner updates, or, where no more than the last policy of each run was scored, over the learning rate with "
+        "the runs of one rate side by side.",
     ),
 )
 FIGURES = tuple(spec.name for spec in CATALOGUE)

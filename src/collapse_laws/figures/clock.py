@@ -36,7 +36,7 @@ def draw_clock(results: StudyResults) -> Drawing:
     titles = [
         _title(results, group, _clock_laws(results, group, onsets[group][1]), onsets[group][1]) for group in timed
     ]
-    drawing.figure, axes = blocks(titles, 1, 3, 3.4, 3.1)
+    drawing.figure, axes = blocks(titles, 1, [3] * len(titles), 3.4, 3.1)
     for group, (row,) in zip(timed, axes, strict=True):
         cells, event = onsets[group]
         laws = _clock_laws(results, group, event)

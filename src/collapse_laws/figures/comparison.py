@@ -108,22 +108,12 @@ def draw_seeds(results: StudyResults) -> Drawing:
     if len(order) > MAX_SETTINGS:
         notes.append(f"{MAX_SETTINGS} of {len(order)} settings with several seeds are drawn.")
         order = order[:: -(-len(order) // MAX_SETTINGS)]
-    colours = category_colours(sorted({run.cell["seed"] for run in found}))
-    columns = min(4, len(order))
-    figure, axes = panels(-(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.1, sharey=True)
-    frames = []
-    for panel, key in zip(axes.ravel(), order, strict=False):
-        for run in settings[key]:
-            frames.append(_plot(panel, run, "reward", colours[run.cell["seed"]]))
-        head = f"S = {key[2]}, lr {number(key[3])}"
-        title(panel, head if len(results.groups) == 1 else f"{key[1]}, {key[0]}\n{head}")
-        panel.set_xlabel("learner updates")
-    for row in axes:
-        row[0].set_ylabel("reward")
-    for panel in axes.ravel()[len(order) :]:
-        panel.set_axis_off()
-    legend(figure, colours, "seed", [collapse_handle()])
-    return Drawing(figure, stack(frames), notes=notes)
+    several = len(results.groups) > 1
+    members: dict[str, list[Run]] = {}
+    for arm, model, interval, lr in order:
+        head = f"S = {interval}, lr {number(lr)}"
+        members[f"{model}, {arm}\n{head}" if several else head] = settings[arm, model, interval, lr]
+    return _rewards(members, "seed", "seed", notes)
 
 
 def draw_controls(results: StudyResults) -> Drawing:
@@ -134,34 +124,40 @@ def draw_controls(results: StudyResults) -> Drawing:
     )
     if not keys:
         return nothing("No run at S = 1 has a record here, so staleness has no control.")
-    order = list(keys)[:MAX_SETTINGS]
-    # at S = 1 all arms are one algorithm, so other arms may lean on the control of the first
-    members = {
-        key: [run for run in found if (run.cell["arm"], run.cell["model"], run.cell["lr"]) == key] for key in order
-    }
-    colours = category_colours(sorted({run.cell["sync_interval"] for here in members.values() for run in here}))
-    columns = min(4, len(order))
-    figure, axes = panels(-(-len(order) // columns), columns, 2.6 if columns > 2 else 4, 2.3, sharey=True)
+    notes = [] if len(keys) <= MAX_SETTINGS else [f"{MAX_SETTINGS} of {len(keys)} rates are drawn."]
+    several = len(results.groups) > 1
+    members: dict[str, list[Run]] = {}
+    for arm, model, lr in list(keys)[:MAX_SETTINGS]:
+        head = f"{model}, {arm}\nlr {number(lr)}" if several else f"lr {number(lr)}"
+        members[head] = [
+            run for run in found if (run.cell["arm"], run.cell["model"], run.cell["lr"]) == (arm, model, lr)
+        ]
+    return _rewards(members, "sync_interval", "S =", notes)
+
+
+def _rewards(members: dict[str, list[Run]], by: str, words: str, notes: list[str]) -> Drawing:
+    """A grid of panels under their headings: the reward of the runs of each, coloured by one of the cell's axes."""
+    colours = category_colours(sorted({run.cell[by] for here in members.values() for run in here}))
+    columns = min(4, len(members))
+    figure, axes = panels(-(-len(members) // columns), columns, 2.6 if columns > 2 else 4, 2.2, sharey=True)
     frames = []
-    for panel, key in zip(axes.ravel(), order, strict=False):
-        for run in members[key]:
-            frames.append(_plot(panel, run, "reward", colours[run.cell["sync_interval"]]))
-        head = f"lr {number(key[2])}"
-        title(panel, head if len(results.groups) == 1 else f"{key[1]}, {key[0]}\n{head}")
+    for panel, (head, here) in zip(axes.ravel(), members.items(), strict=False):
+        frames += [_plot(panel, run, "reward", colours[run.cell[by]]) for run in here]
+        title(panel, head)
         panel.set_xlabel("learner updates")
     for row in axes:
         row[0].set_ylabel("reward")
-    for panel in axes.ravel()[len(order) :]:
+    for panel in axes.ravel()[len(members) :]:
         panel.set_axis_off()
-    legend(figure, colours, "S =", [collapse_handle()])
-    notes = [] if len(keys) <= MAX_SETTINGS else [f"{MAX_SETTINGS} of {len(keys)} rates are drawn."]
+    legend(figure, colours, words, [collapse_handle()])
     return Drawing(figure, stack(frames), notes=notes)
 
 
 def _plot(panel, run: Run, quantity: str, colour: str) -> pd.DataFrame:
     x, y = run.series(quantity)
     if quantity == "cosine":
-        x, y = thin(x, y)
+        single = run.record.steps
+        panel.plot(*thin(single["t"], single["grad_cos"]), color=colour, linewidth=0.6, alpha=0.35)
         panel.axhline(0, color=MUTED, linewidth=0.8)
     else:
         panel.set_ylim(-0.03, 1.03)

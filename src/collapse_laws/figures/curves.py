@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapse_laws.figures.canvas import Drawing, blocks, nothing, panels, say, title
+from collapse_laws.figures.canvas import Drawing, nothing, panels, say, title
+from collapse_laws.figures.multiples import small_multiples
 from collapse_laws.figures.series import (
     QUANTITIES,
     Run,
     collapse_handle,
-    columns_drawn,
-    group_title,
-    groups_drawn,
     legend,
     mark_collapse,
-    missing_note,
     reward_at,
     runs,
     stack,
     tidy,
 )
-from collapse_laws.figures.theme import MUTED, category_colours, points_for, rate_colours, thin
+from collapse_laws.figures.theme import MUTED, category_colours, points_for, thin
 from collapse_laws.results import StudyResults
 from collapse_laws.wording import number
 
@@ -33,33 +30,17 @@ MAX_SURVIVORS = 12
 def draw_curves(results: StudyResults) -> Drawing:
     """Rows: reward, cosine, validation of each group; columns: S; colour: learning rate."""
     notes: list[str] = []
-    found = runs(results, results.cells)
-    if not found:
+    grid = small_multiples(results, len(QUANTITIES), 1.5, notes, sharex="col", sharey="row")
+    if grid is None:
         return nothing("No run record of this study is on this machine.")
-    missing_note(results.cells, found, notes)
-    groups = groups_drawn(results, notes)
-    intervals = columns_drawn((run.cell["sync_interval"] for run in found), notes)
-    colours = rate_colours(run.cell["lr"] for run in found)
-    width = max(2.3, 9.6 / len(intervals)) if len(intervals) > 1 else 6.4
-    titles = [group_title(results, *group) for group in groups]
-    figure, axes = blocks(titles, len(QUANTITIES), len(intervals), width, 1.5, sharex="col", sharey="row")
-    points, frames = points_for(3 * len(found)), []
-    for group, block in zip(groups, axes, strict=True):
-        members = [run for run in found if (run.cell["arm"], run.cell["model"]) == group]
-        for row, (quantity, words) in zip(block, QUANTITIES.items(), strict=True):
-            for panel, interval in zip(row, intervals, strict=True):
-                here = [run for run in members if run.cell["sync_interval"] == interval]
-                frames += [_line(panel, run, quantity, colours, points) for run in here]
-                if here:
-                    _dress(panel, quantity, words if panel is row[0] else "")
-                else:
-                    say(panel, "not run" if quantity == "reward" else "")
-        for panel, interval in zip(block[0], intervals, strict=True):
-            title(panel, f"S = {interval}")
-        for panel in block[-1]:
-            panel.set_xlabel("learner updates")
-    legend(figure, colours, "lr", [collapse_handle()], number)
-    return Drawing(figure, stack(frames), notes=notes)
+    points, frames = points_for(3 * grid.runs), []
+    for column, here, first in grid.columns:
+        for panel, (quantity, words) in zip(column, QUANTITIES.items(), strict=True):
+            frames += [_line(panel, run, quantity, grid.colours, points) for run in here]
+            _dress(panel, quantity, words if first else "")
+        column[-1].set_xlabel("learner updates")
+    legend(grid.figure, grid.colours, "lr", [collapse_handle()], number)
+    return Drawing(grid.figure, stack(frames), notes=notes)
 
 
 def _line(panel, run: Run, quantity: str, colours: dict, points: int):

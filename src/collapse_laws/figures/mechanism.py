@@ -36,7 +36,7 @@ def draw_mechanism(results: StudyResults) -> Drawing:
     if not members:
         return nothing("No run record of this study is on this machine.")
     titles = [group_title(results, *group) for group in members]
-    figure, axes = blocks(titles, 2, 3, 3.4, 2.2)
+    figure, axes = blocks(titles, 2, [3] * len(titles), 3.4, 2.2)
     frames = []
     for found, block in zip(members.values(), axes, strict=True):
         for panel, (name, draw) in zip(block.ravel(), _PANELS.items(), strict=True):

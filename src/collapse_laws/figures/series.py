@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from collapse_laws.figures.canvas import legend_columns
 from collapse_laws.figures.theme import MUTED
 from collapse_laws.results import StudyResults
 from collapse_laws.runrecord import RunRecord
@@ -41,8 +42,9 @@ class Run:
     def series(self, quantity: str) -> tuple[np.ndarray, np.ndarray]:
         """Learner updates and values of one of QUANTITIES, invalid points left out.
 
-        With S < 8 rewards are means over batches that span 8 updates, so that every S shows as many
-        rollouts a point.
+        With S < 8 rewards are means over batches that span 8 updates, so that every S shows as many rollouts a point.
+        A cosine is the mean over the updates of a rollout batch, of 8 updates where S < 8: single ones scatter by
+        their batch's noise.
         """
         frame, x, y = {
             "reward": (self.record.snapshots, "t", "reward_mean"),
@@ -51,8 +53,9 @@ class Run:
         }[quantity]
         kept = frame[[x, y]].dropna()
         t, value = kept[x].to_numpy(dtype=float), kept[y].to_numpy(dtype=float)
-        window = -(-WINDOW_UPDATES // self.cell["sync_interval"]) if quantity == "reward" else 1
-        if window == 1 or len(t) < 2 * window:
+        interval = int(self.cell["sync_interval"])
+        window = {"reward": -(-WINDOW_UPDATES // interval), "cosine": max(WINDOW_UPDATES, interval)}.get(quantity, 1)
+        if window == 1 or len(t) < (window if quantity == "cosine" else 2 * window):
             return t, value
         whole = len(t) // window * window
         return t[:whole:window], value[:whole].reshape(-1, window).mean(axis=1)
@@ -112,12 +115,8 @@ def legend(
         handle.set_label(words)
         handles.append(handle)
     if handles:
-        figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=min(len(handles), 6),
-            handlelength=1.6,
-        )
+        fit = legend_columns(figure, [handle.get_label() for handle in handles])
+        figure.legend(handles=handles, loc="outside lower center", ncols=fit, handlelength=1.6)
 
 
 def collapse_handle() -> tuple[str, Line2D]:

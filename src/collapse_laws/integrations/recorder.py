@@ -18,7 +18,7 @@ from collapse_laws.advise.watch import Batches
 from collapse_laws.errors import UserError
 from collapse_laws.logs.keys import choose
 from collapse_laws.outcome import Outcome
-from collapse_laws.runrecord import SCHEMA_VERSION, STEP_COLUMNS, RunWriter, finish, settings_digest
+from collapse_laws.runrecord import SCHEMA_VERSION, STEP_COLUMNS, USER, RunWriter, finish, settings_digest
 
 _METRICS = (
     "entropy clip_fraction kl_behaviour kl_ref response_length grad_norm grad_cos degenerate_group_fraction loss"
@@ -112,11 +112,11 @@ class Recorder:
         return {
             **unknown,
             "schema_version": SCHEMA_VERSION,
-            "study": "user",
+            "study": USER,
             "cell": self.directory.name if self.directory else "",
-            "scale": "user",
+            "scale": USER,
             "trainer": self.trainer,
-            "arm": "user",
+            "arm": USER,
             "sync_interval": self.sync_interval,
             "lr": self.lr,
             "settings": settings,

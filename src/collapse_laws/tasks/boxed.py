@@ -1,7 +1,7 @@
-"""Boxed addition: one-digit sums in words, for a real language model of a few hundred megabytes [declared].
+"""Boxed addition: one-digit sums, for a real language model of a few hundred megabytes [declared].
 
-The prompt shows four worked sums and asks a fifth; the reward is verl's `math_reward` on the
-decoded response, the same checker as for MATH.
+The prompt shows four worked sums and asks a fifth; the reward is verl's `math_reward` on the decoded response, the
+same checker as for MATH. SmolLM2-135M-Instruct starts at about 0.2, with the sums as questions in words at 0.06.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHOTS = ((3, 4), (2, 6), (9, 5), (1, 1))
 
 
 def _shot(a: int, b: int, answer: str) -> str:
-    return f"Question: What is {a} + {b}?\nAnswer:{answer}"
+    return f"{a} + {b} ={answer}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class BoxedAddition:
             raise ValueError(f"no sums below {limit} in {max_response_tokens} tokens")
         self._tokenizer, self._limit = tokenizer, limit
         self.max_response_tokens = max_response_tokens
-        self._shots = "".join(_shot(a, b, f" \\boxed{{{a + b}}}\n\n") for a, b in SHOTS)
+        self._shots = "".join(_shot(a, b, f" \\boxed{{{a + b}}}\n") for a, b in SHOTS)
 
     def problems(self, n: int, generator: torch.Generator) -> Sums:
         """Draw n sums."""

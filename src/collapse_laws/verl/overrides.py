@@ -50,6 +50,7 @@ SETTING_KEYS: dict[str, str | None] = {
     "lr_schedule": f"{ACTOR}.optim.lr_scheduler_type",
     "model.max_prompt_tokens": "data.max_prompt_length",
     "model.max_response_tokens": "data.max_response_length",
+    "model.chat_template.date_string": "data.apply_chat_template_kwargs.date_string",
     "system.training_gpus": "trainer.n_gpus_per_node",
     "system.rollout_gpus": "rollout.n_gpus_per_node",
     "system.weight_sync": f"{ROLLOUT}.checkpoint_engine.backend",
@@ -147,12 +148,7 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
     remaining = cell.horizon_updates - version * cell.sync_interval
     table: list[tuple[str, Any, str, str]] = [
         # the asynchronous schedule
-        (
-            "async_training.trigger_parameter_sync_step",
-            cell.sync_interval,
-            "stated",
-            "S, in learner updates",
-        ),
+        ("async_training.trigger_parameter_sync_step", cell.sync_interval, "stated", "S, in learner updates"),
         (
             "async_training.staleness_threshold",
             0,
@@ -161,18 +157,8 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
         ),
         ("async_training.partial_rollout", False, "derived", "each sample comes from one snapshot"),
         ("async_training.require_batches", 1, "stated", "one optimizer step per incoming batch"),
-        (
-            "async_training.use_trainer_do_validate",
-            False,
-            "declared",
-            "validation on the rollout workers",
-        ),
-        (
-            "async_training.use_dynamic_resource_scheduling",
-            False,
-            "stated",
-            "four rollout and four training GPUs",
-        ),
+        ("async_training.use_trainer_do_validate", False, "declared", "validation on the rollout workers"),
+        ("async_training.use_dynamic_resource_scheduling", False, "stated", "four rollout and four training GPUs"),
         ("actor_rollout_ref.hybrid_engine", False, "stated", "disaggregated rollout and training"),
         ("data.train_batch_size", 0, "derived", "verl refuses anything else in this recipe"),
         ("data.gen_batch_size", 1, "derived", "prompts are streamed one by one"),
@@ -193,27 +179,12 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
         (f"{ACTOR}.kl_loss_type", s["kl_estimator"], "setting", ""),
         (f"{ACTOR}.clip_ratio_low", s["clip_low"], "setting", ""),
         (f"{ACTOR}.clip_ratio_high", s["clip_high"], "setting", ""),
-        (
-            f"{ACTOR}.clip_ratio_c",
-            NO_DUAL_CLIP if s["dual_clip"] is None else s["dual_clip"],
-            "setting",
-            "",
-        ),
+        (f"{ACTOR}.clip_ratio_c", NO_DUAL_CLIP if s["dual_clip"] is None else s["dual_clip"], "setting", ""),
         (f"{ACTOR}.policy_loss.loss_mode", "vanilla", "stated", "the clipped surrogate"),
         (f"{ACTOR}.loss_agg_mode", s["loss_aggregation"].replace("_", "-"), "setting", ""),
         (f"{ACTOR}.entropy_coeff", s["entropy_coef"], "setting", ""),
-        (
-            f"{ACTOR}.use_rollout_log_probs",
-            True,
-            "stated",
-            "the ratio is to the behaviour snapshot",
-        ),
-        (
-            "algorithm.rollout_correction.bypass_mode",
-            True,
-            "stated",
-            "old log-probabilities are the rollout's",
-        ),
+        (f"{ACTOR}.use_rollout_log_probs", True, "stated", "the ratio is to the behaviour snapshot"),
+        ("algorithm.rollout_correction.bypass_mode", True, "stated", "old log-probabilities are the rollout's"),
         ("algorithm.rollout_correction.rollout_is", None, "stated", "no off-policy correction"),
         ("algorithm.rollout_correction.rollout_rs", None, "stated", "no off-policy correction"),
         # optimiser
@@ -258,24 +229,14 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
         (f"{ROLLOUT}.seed", cell.seed, "stated", "the seed changes the rollout samples"),
         (f"{ACTOR}.data_loader_seed", cell.seed, "declared", ""),
         (f"{ACTOR}.fsdp_config.seed", cell.seed, "declared", ""),
-        (
-            "reward.custom_reward_function.path",
-            str(paths.reward),
-            "declared",
-            "one 0/1 reward for all families",
-        ),
+        ("reward.custom_reward_function.path", str(paths.reward), "declared", "one 0/1 reward for all families"),
         ("reward.custom_reward_function.name", "compute_score", "declared", ""),
         # system
         ("actor_rollout_ref.model.path", str(paths.model), "stated", ""),
         ("actor_rollout_ref.model.external_lib", PROBE_MODULE, "declared", "the gradient cosine"),
         (f"{ACTOR}.strategy", "fsdp2", "stated", "fsdp_config.strategy alone is overwritten by it"),
         (f"{ACTOR}.fsdp_config.strategy", "fsdp2", "derived", "as actor.strategy"),
-        (
-            f"{ACTOR}.use_dynamic_bsz",
-            True,
-            "system",
-            "micro-batches by tokens; the update is the same",
-        ),
+        (f"{ACTOR}.use_dynamic_bsz", True, "system", "micro-batches by tokens; the update is the same"),
         (f"{ACTOR}.ppo_max_token_len_per_gpu", system["max_tokens_per_gpu"], "system", ""),
         (f"{ROLLOUT}.tensor_model_parallel_size", system["tensor_parallel"], "system", ""),
         (f"{ROLLOUT}.gpu_memory_utilization", system["gpu_memory_utilization"], "system", ""),
@@ -296,24 +257,9 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
         ("trainer.project_name", cell.study, "declared", ""),
         ("trainer.experiment_name", cell.name, "declared", ""),
         ("trainer.val_before_train", True, "declared", "validation of the start"),
-        (
-            "trainer.test_freq",
-            syncs(s["validation_every_updates"], cell.sync_interval),
-            "declared",
-            "",
-        ),
-        (
-            "trainer.save_freq",
-            syncs(s["checkpoint_every_updates"], cell.sync_interval),
-            "declared",
-            "",
-        ),
-        (
-            "trainer.max_actor_ckpt_to_keep",
-            2,
-            "declared",
-            "one complete state while the next is written",
-        ),
+        ("trainer.test_freq", syncs(s["validation_every_updates"], cell.sync_interval), "declared", ""),
+        ("trainer.save_freq", syncs(s["checkpoint_every_updates"], cell.sync_interval), "declared", ""),
+        ("trainer.max_actor_ckpt_to_keep", 2, "declared", "one complete state while the next is written"),
         (
             f"{ACTOR}.checkpoint.save_contents",
             ["model", "optimizer", "extra", "hf_model"],
@@ -322,12 +268,7 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
         ),
         (f"{ACTOR}.checkpoint.load_contents", ["model", "optimizer", "extra"], "declared", ""),
         ("trainer.default_local_dir", str(paths.checkpoints), "declared", ""),
-        (
-            "trainer.resume_mode",
-            "resume_path" if resume_from else "disable",
-            "declared",
-            "never a silent resume",
-        ),
+        ("trainer.resume_mode", "resume_path" if resume_from else "disable", "declared", "never a silent resume"),
         ("trainer.resume_from_path", str(resume_from) if resume_from else None, "declared", ""),
         ("hydra.run.dir", str(paths.log / "hydra"), "declared", ""),
     ]
@@ -336,6 +277,9 @@ def overrides(cell: Cell, paths: Paths, resume_from: Path | None = None, version
     result = {key: Override(key, value, mark, why) for key, value, mark, why in table}
     if len(result) != len(table):
         raise ValueError("the table of overrides names a key twice")
+    for variable, value in model.get("chat_template", {}).items():
+        key = f"data.apply_chat_template_kwargs.{variable}"
+        result[key] = Override(key, value, "setting", "left alone, Llama's template writes the day's date", added=True)
     if s["dtype"] != "bfloat16":  # what the engine computes in without being told; fsdp_config.dtype is not read
         for role in (ACTOR, "actor_rollout_ref.ref"):
             key = f"{role}.fsdp_config.mixed_precision"
