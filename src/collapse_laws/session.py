@@ -64,8 +64,8 @@ def _check_start(cell: Cell, model_dir: Path) -> None:
         raise UserError(f"{path} is damaged; remove {model_dir} and make it again with `warmstart`.") from None
     if found != cell.start_digest:
         raise UserError(
-            f"{model_dir} was made with settings {found}, but {cell.name} starts from {cell.start_digest}, its task and "
-            "model in params.yaml; restore those, or remove the folder and make it again with `warmstart`."
+            f"{model_dir} was made with settings {found}, but {cell.name} starts from {cell.start_digest}, its task "
+            "and model in params.yaml; restore those, or remove the folder and make it again with `warmstart`."
         )
 
 
