@@ -22,7 +22,6 @@ import jsonschema
 import yaml
 
 from collapse_laws.errors import UserError
-from collapse_laws.fingerprint import ENTRY_MODULES, training_fingerprint
 from collapse_laws.runrecord import settings_digest
 
 PARAMS = Path("params.yaml")
@@ -184,7 +183,7 @@ def load_study(
     extent = extent or params.get("extent", "core")
     if extent not in EXTENTS:
         raise UserError(f"extent {extent!r} is not allowed; allowed: {', '.join(EXTENTS)}.")
-    body = _resolve(params["studies"], name)
+    body = resolved(params["studies"], name)
     planned: dict[str, Cell] = {}
     wanted: set[str] = set()
     for block_name, block in body["blocks"].items():
@@ -220,7 +219,7 @@ def study_names(params: Mapping[str, Any]) -> list[str]:
     return list(params["studies"])
 
 
-def _resolve(studies: Mapping[str, Any], name: str) -> dict[str, Any]:
+def resolved(studies: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A study's body with its `base` underneath: settings merge key by key, everything else is replaced whole."""
     if name not in studies:
         raise UserError(f"params.yaml has no study {name!r}; allowed: {', '.join(studies)}.")
@@ -230,7 +229,7 @@ def _resolve(studies: Mapping[str, Any], name: str) -> dict[str, Any]:
         return body
     if "base" in studies.get(base_name, {}):
         raise UserError(f"params.yaml, studies.{name}.base: {base_name!r} has a base itself; one level is allowed.")
-    base = _resolve(studies, base_name)
+    base = resolved(studies, base_name)
     return {**base, **body, "settings": {**base["settings"], **body.get("settings", {})}}
 
 
@@ -303,41 +302,3 @@ def _expand(study: str, body: Mapping[str, Any], block_name: str, block: Mapping
             )
         )
     return cells
-
-
-def recorded_cells(params: Mapping[str, Any], name: str) -> list[Cell]:
-    """The cells of a study whose outputs lie in the DVC remote, as its key `recorded` says; none without that key.
-
-    Raises UserError where the key names a cell that the study does not have.
-    """
-    recorded = _resolve(params["studies"], name).get("recorded", [])
-    if recorded in EXTENTS:
-        return list(load_study(params, name, recorded).cells)
-    return [load_study(params, name).cell(cell) for cell in recorded]
-
-
-def cells_ledger(params: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What DVC makes its stages of: every recorded cell with its axes and digest, the starting
-    models they need, and the fingerprint of each trainer's source.
-    """
-    cells: dict[str, dict[str, Any]] = {}
-    models: dict[str, dict[str, Any]] = {}
-    for name in study_names(params):
-        cells[name] = {}
-        for cell in recorded_cells(params, name):
-            cells[name][cell.name] = {
-                "arm": cell.arm,
-                "model": cell.model,
-                "sync_interval": cell.sync_interval,
-                "lr": lr_text(cell.lr),
-                "seed": cell.seed,
-                "settings": cell.digest,
-            }
-            if cell.trainer == "local":
-                models[f"{name}-{cell.model}"] = {
-                    "study": name,
-                    "model": cell.model,
-                    "settings": cell.start_digest,
-                }
-    source = {trainer: training_fingerprint(trainer) for trainer in ENTRY_MODULES}
-    return {"source": source, "models": models, "cells": cells}

@@ -69,24 +69,31 @@ def _because(boundary: dict[str, Any]) -> str:
         return boundary["reason"]
     if ends[0] is None and ends[1] is None:
         return "These runs set no bound on the exponent alpha."
-    return f"The exponent alpha lies in {interval(ends)}; the law asks for 1, {_inside(ends, 1.0)}."
+    return f"The exponent alpha {_place(ends, 1.0, boundary['margin'])}."
 
 
-def _inside(ends: Any, target: float) -> str:
-    low, high = ends
-    if (low is None or low <= target) and (high is None or target <= high):
-        return "which is inside"
-    return "which is outside"
+def _place(ends: Any, asked: float, margin: float) -> str:
+    """Where an exponent lies, and whether what the law asks, `asked` within `margin`, lies there too."""
+    low, high = (float("-inf") if ends[0] is None else ends[0]), (float("inf") if ends[1] is None else ends[1])
+    if low == -high == float("-inf"):
+        return f"is not bounded (asked: {number(asked)})"
+    if low <= asked <= high:
+        where = "which is inside"
+    elif low <= asked + margin and high >= asked - margin:
+        where = f"which is outside by less than the margin of {number(margin)}"
+    else:
+        where = "which is outside"
+    return f"lies in {interval(ends)} (asked: {number(asked)}, {where})"
 
 
 def _sustained(laws: dict[str, Any]) -> str:
     """A clause on the other boundary, where oscillating runs make one that differs."""
     other = laws.get("boundary_sustained") or {}
-    if not laws["counts"].get("oscillating") or not other:
+    if not laws["counts"].get("oscillating") or not other or other["alpha"] is None:
         return ""
     return (
-        f" Counting the {plural(laws['counts']['oscillating'], 'oscillating run')} as unstable too, alpha lies in "
-        f"{interval(other['alpha'])} ({SAYS[other['verdict']].lower()})."
+        f" Counting the {plural(laws['counts']['oscillating'], 'oscillating run')} as unstable too, alpha "
+        f"{_place(other['alpha'], 1.0, other['margin'])}: {SAYS[other['verdict']].lower()}."
     )
 
 
@@ -109,8 +116,7 @@ def _clock(laws: dict[str, Any]) -> str:
     if b is None or c is None:
         return f"{first}. They allow no statement on the exponents b and c."
     return (
-        f"{first}. The exponent of 1/lr lies in {interval(b)} (asked: 1, {_inside(b, 1.0)}), that of S in "
-        f"{interval(c)} (asked: 0, {_inside(c, 0.0)})."
+        f"{first}. The exponent of 1/lr {_place(b, 1.0, clock['margin'])}, that of S {_place(c, 0.0, clock['margin'])}."
     )
 
 

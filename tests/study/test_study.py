@@ -168,5 +168,5 @@ def test_ledger_is_the_expansion(params):
     for name, rows in ledger["cells"].items():
         cells = {cell.name: cell.digest for cell in load_study(params, name).planned}
         assert {key: cells[key] for key in rows} == {k: row["settings"] for k, row in rows.items()}
-    core = {cell.name for cell in load_study(params, "proxy", "core").cells}
-    assert set(ledger["cells"]["proxy"]) == core
+    recorded = load_study(params, "proxy", params["studies"]["proxy"]["recorded"]).cells
+    assert set(ledger["cells"]["proxy"]) == {cell.name for cell in recorded}

@@ -8,7 +8,8 @@ from pathlib import Path
 import yaml
 
 from collapse_laws.errors import UserError
-from collapse_laws.study import PARAMS, cells_ledger, load_params, load_study
+from collapse_laws.ledger import cells_ledger
+from collapse_laws.study import PARAMS, load_params, load_study
 
 LEDGER = Path("workflow/cells.yaml")
 HEADER = "# Made from params.yaml by `collapse-laws cells --write`; DVC makes one stage a cell of it.\n"
