@@ -4,7 +4,6 @@ on exactness.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ import pandas as pd
 
 from collapse_laws.errors import UserError
 from collapse_laws.logs import own
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, choose, rivals
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, choose, rivals
 from collapse_laws.logs.numbers import MOST_UPDATES, credible
-from collapse_laws.logs.series import Series, resolve_repeats, spans, stride_of
+from collapse_laws.logs.series import Series, resolve_repeats, spans
 from collapse_laws.logs.snapshots import SnapshotMeans, snapshot_means
+from collapse_laws.logs.steps import logging_stride, steps_of_rows
 from collapse_laws.logs.table import MetricTable
 from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord
 
@@ -40,7 +40,7 @@ def build(
 ) -> dict[str, Any]:
     """The fields of a ReadLog from a filled table; UserError where it has no reward."""
     keys = _choose_keys(where, table, notes, reward_key, step_key)
-    step_of_row, counts = _steps_of_rows(table, keys, step_key, notes)
+    step_of_row, counts = steps_of_rows(table, keys, step_key, notes)
     step_of_row = credible(step_of_row, MOST_UPDATES)
     rows, reward = table.column(keys["reward"])
     reward = credible(reward)
@@ -59,7 +59,7 @@ def build(
         notes.append("`step` counts synchronisations here; without S it cannot be turned into updates")
     every = None
     if kind in ("trl_trainer_state", "tensorboard") or (kind == "text" and table.count(ORDINAL)):
-        every = _logging_stride(step_of_row, table, keys)
+        every = logging_stride(step_of_row, table, keys)
     first, last, stride, zero_based = spans(step, fully_async, kind in _AVERAGED, every)
     made = last >= 0
     first, last, reward, step = first[made], last[made], reward[made], step[made]
@@ -185,92 +185,6 @@ def _listed(table: MetricTable) -> str:
     names = [name for name in (*table.keys(), *table.seen) if name not in (ORDINAL, BAR_STEP)]
     shown = ", ".join(repr(name[:60]) for name in names[:12])
     return (shown + (", ..." if len(names) > 12 else "")) if names else "none"
-
-
-def _steps_of_rows(
-    table: MetricTable, keys: dict[str, str], step_key: str | None, notes: list[str]
-) -> tuple[np.ndarray, bool]:
-    """[rows] step of each row; whether the log has fully-async counters whose `step` counts synchronisations."""
-    if "step" in keys:
-        step = table.dense(keys["step"])
-    elif table.count(ORDINAL):
-        return _steps_of_dictionaries(table, notes), False
-    elif "learner_step" in keys:
-        step = table.dense(keys["learner_step"])
-    else:
-        rows, _ = table.column(keys["reward"])
-        step = np.full(table.rows, np.nan)
-        step[rows] = np.arange(1, rows.size + 1)
-        notes.append("the log has no step: each row with a reward is taken for one update")
-        return step, False
-    if "learner_step" in keys and step_key is None:
-        step = _learner_steps(table, keys, step)
-    return step, True
-
-
-def _learner_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray) -> np.ndarray:
-    """training/global_step in place of the log's own step, where every row with a reward has it (or its step has)."""
-    learner = table.dense(keys["learner_step"])
-    rows, _ = table.column(keys["reward"])
-    known = np.isfinite(learner) & np.isfinite(step)
-    if not np.all(np.isfinite(learner[rows])):  # one metric a row: the number stands in another row of the same step
-        order = np.argsort(step[known], kind="stable")
-        steps, values = step[known][order], learner[known][order]
-        place = np.searchsorted(steps, step, side="right") - 1
-        found = (place >= 0) & (steps[np.maximum(place, 0)] == step) if steps.size else np.zeros(step.shape, bool)
-        learner = np.where(found, values[np.maximum(place, 0)] if steps.size else np.nan, np.nan)
-    if np.all(np.isfinite(learner[rows]) | ~np.isfinite(step[rows])):
-        return learner
-    keys.pop("learner_step")
-    return step
-
-
-def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
-    """Steps of printed dictionaries: the bar's position, snapped to the logging interval; their ordinal where there
-    was no bar.
-    """
-    ordinal, bar = table.dense(ORDINAL), table.dense(BAR_STEP)
-    rows = np.flatnonzero(np.isfinite(ordinal))
-    known = rows[np.isfinite(bar[rows])]
-    if not known.size:
-        return ordinal * _updates_a_dictionary(table, rows.size, notes)
-    notes.append(f"{rows.size} records without a step of their own were dated by the progress bar")
-    if known.size == 1:
-        return bar
-    stride = float(np.median(np.maximum(np.diff(bar[known]), 1)))
-    snapped = np.rint(bar / stride) * stride
-    if stride > 1 and np.nanmax(np.abs(snapped - bar)) < stride / 2 and np.nanmin(snapped) > 0:
-        bar = snapped
-    for row in rows[~np.isfinite(bar[rows])]:  # the last dictionary of a log that ends before the bar is redrawn
-        before = known[known < row]
-        if before.size:
-            bar[row] = bar[before[-1]] + stride * (ordinal[row] - ordinal[before[-1]])
-    return bar
-
-
-def _updates_a_dictionary(table: MetricTable, printed: int, notes: list[str]) -> int:
-    """Updates between printed dictionaries that have no step and no bar: told by the closing summary, or else one."""
-    lead = "printed dictionaries carry no step and there is no progress bar, so steps were inferred by counting them:"
-    _, totals = table.column(TOTAL)
-    total = float(totals[-1]) if totals.size else math.nan
-    if math.isfinite(total) and printed <= total < 1e9:
-        every = round(total / printed)
-        if abs(total / every - printed) <= 1 + 1e-3 * printed:
-            notes.append(f"{lead} one every {every} update(s), since the closing summary tells of {total:.0f} updates")
-            return every
-    notes.append(f"{lead} each is taken for one update, which is wrong unless logging_steps is 1")
-    return 1
-
-
-def _logging_stride(step_of_row: np.ndarray, table: MetricTable, keys: dict[str, str]) -> int | None:
-    """Updates between the records of a TRL log, with or without a reward: with several updates a generation batch, only
-    the first of them logs a reward.
-    """
-    if "lr" not in keys:
-        return None
-    logged = step_of_row[table.column(keys["lr"])[0]]
-    logged = np.unique(logged[np.isfinite(logged)])
-    return int(stride_of(logged)) if logged.size > 1 else None
 
 
 def _sync_interval(

@@ -1,0 +1,97 @@
+"""Which learner update each row of a table of metrics stands for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL
+from collapse_laws.logs.series import stride_of
+from collapse_laws.logs.table import MetricTable
+
+
+def steps_of_rows(
+    table: MetricTable, keys: dict[str, str], step_key: str | None, notes: list[str]
+) -> tuple[np.ndarray, bool]:
+    """[rows] step of each row; whether the log has fully-async counters whose `step` counts synchronisations."""
+    if "step" in keys:
+        step = table.dense(keys["step"])
+    elif table.count(ORDINAL):
+        return _steps_of_dictionaries(table, notes), False
+    elif "learner_step" in keys:
+        step = table.dense(keys["learner_step"])
+    else:
+        rows, _ = table.column(keys["reward"])
+        step = np.full(table.rows, np.nan)
+        step[rows] = np.arange(1, rows.size + 1)
+        notes.append("the log has no step: each row with a reward is taken for one update")
+        return step, False
+    if "learner_step" in keys and step_key is None:
+        step = _learner_steps(table, keys, step)
+    return step, True
+
+
+def _learner_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray) -> np.ndarray:
+    """training/global_step in place of the log's own step, where every row with a reward has it (or its step has)."""
+    learner = table.dense(keys["learner_step"])
+    rows, _ = table.column(keys["reward"])
+    known = np.isfinite(learner) & np.isfinite(step)
+    if not np.all(np.isfinite(learner[rows])):  # one metric a row: the number stands in another row of the same step
+        order = np.argsort(step[known], kind="stable")
+        steps, values = step[known][order], learner[known][order]
+        place = np.searchsorted(steps, step, side="right") - 1
+        found = (place >= 0) & (steps[np.maximum(place, 0)] == step) if steps.size else np.zeros(step.shape, bool)
+        learner = np.where(found, values[np.maximum(place, 0)] if steps.size else np.nan, np.nan)
+    if np.all(np.isfinite(learner[rows]) | ~np.isfinite(step[rows])):
+        return learner
+    keys.pop("learner_step")
+    return step
+
+
+def _steps_of_dictionaries(table: MetricTable, notes: list[str]) -> np.ndarray:
+    """Steps of printed dictionaries: the bar's position, snapped to the logging interval; their ordinal where there
+    was no bar.
+    """
+    ordinal, bar = table.dense(ORDINAL), table.dense(BAR_STEP)
+    rows = np.flatnonzero(np.isfinite(ordinal))
+    known = rows[np.isfinite(bar[rows])]
+    if not known.size:
+        return ordinal * _updates_a_dictionary(table, rows.size, notes)
+    notes.append(f"{rows.size} records without a step of their own were dated by the progress bar")
+    if known.size == 1:
+        return bar
+    stride = float(np.median(np.maximum(np.diff(bar[known]), 1)))
+    snapped = np.rint(bar / stride) * stride
+    if stride > 1 and np.nanmax(np.abs(snapped - bar)) < stride / 2 and np.nanmin(snapped) > 0:
+        bar = snapped
+    for row in rows[~np.isfinite(bar[rows])]:  # the last dictionary of a log that ends before the bar is redrawn
+        before = known[known < row]
+        if before.size:
+            bar[row] = bar[before[-1]] + stride * (ordinal[row] - ordinal[before[-1]])
+    return bar
+
+
+def _updates_a_dictionary(table: MetricTable, printed: int, notes: list[str]) -> int:
+    """Updates between printed dictionaries that have no step and no bar: told by the closing summary, or else one."""
+    lead = "printed dictionaries carry no step and there is no progress bar, so steps were inferred by counting them:"
+    _, totals = table.column(TOTAL)
+    total = float(totals[-1]) if totals.size else math.nan
+    if math.isfinite(total) and printed <= total < 1e9:
+        every = round(total / printed)
+        if abs(total / every - printed) <= 1 + 1e-3 * printed:
+            notes.append(f"{lead} one every {every} update(s), since the closing summary tells of {total:.0f} updates")
+            return every
+    notes.append(f"{lead} each is taken for one update, which is wrong unless logging_steps is 1")
+    return 1
+
+
+def logging_stride(step_of_row: np.ndarray, table: MetricTable, keys: dict[str, str]) -> int | None:
+    """Updates between the records of a TRL log, with or without a reward: with several updates a generation batch, only
+    the first of them logs a reward.
+    """
+    if "lr" not in keys:
+        return None
+    logged = step_of_row[table.column(keys["lr"])[0]]
+    logged = np.unique(logged[np.isfinite(logged)])
+    return int(stride_of(logged)) if logged.size > 1 else None
