@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,15 +179,22 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def finish(work: Path, directory: Path, manifest: Mapping[str, Any]) -> None:
-    """Move a finished run's rows from `work` to `directory` and write its run.json last."""
+    """Copy a finished run's rows from `work` to `directory` and write its run.json last.
+
+    `work` keeps its rows, so that a full disk between the two costs nothing. They may be one folder.
+    """
     missing = [key for key in MANIFEST_KEYS if key not in manifest]
     if missing:
         raise ValueError(f"run.json lacks {', '.join(missing)}")
     if manifest["stop_reason"] not in STOP_REASONS:
         raise ValueError(f"stop_reason {manifest['stop_reason']!r}; allowed: {', '.join(STOP_REASONS)}")
-    directory.mkdir(parents=True, exist_ok=True)
-    for name in (STEPS, SNAPSHOTS):
-        os.replace(Path(work) / name, directory / name)
+    if Path(work) != Path(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / MANIFEST).unlink(missing_ok=True)  # an earlier record's must not stand over these rows
+        for name in (STEPS, SNAPSHOTS):
+            temporary = directory / f".{name}.{os.getpid()}"
+            shutil.copyfile(Path(work) / name, temporary)
+            os.replace(temporary, directory / name)
     write_json(directory / MANIFEST, manifest)
 
 

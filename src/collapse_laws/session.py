@@ -22,9 +22,9 @@ from tqdm import tqdm
 
 from collapse_laws.errors import UserError
 from collapse_laws.fingerprint import learner_fingerprint
-from collapse_laws.learner import Learner
+from collapse_laws.learner import STATE, Learner
 from collapse_laws.policy import save_policy
-from collapse_laws.runrecord import SCHEMA_VERSION, finish
+from collapse_laws.runrecord import SCHEMA_VERSION, SNAPSHOTS, STEPS, finish, write_json
 from collapse_laws.study import Cell
 
 
@@ -44,6 +44,7 @@ def train(cell: Cell, *, model_dir: Path, work: Path, checkpoints: Path, out: Pa
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(f"{cell.name} is being trained already: {work} is locked.") from None
+        _claim(cell, work)
         started = datetime.now(UTC)
         learner = Learner(cell, model_dir, work, checkpoints)
         reason = _run(learner)
@@ -66,6 +67,26 @@ def _check_start(cell: Cell, model_dir: Path) -> None:
         raise UserError(
             f"{model_dir} was made with settings {found}, but {cell.name} starts from {cell.start_digest}, its task "
             "and model in params.yaml; restore those, or remove the folder and make it again with `warmstart`."
+        )
+
+
+def _claim(cell: Cell, work: Path) -> None:
+    """Keep a run in progress to one learner: UserError where its state is another's.
+
+    Rows without a state are from before the first checkpoint, of whatever settings there were then: they go.
+    """
+    path = work / "cell.json"
+    mine = {"settings_digest": cell.digest, "source_fingerprint": learner_fingerprint()}
+    if not (work / STATE).exists():
+        for name in (STEPS, SNAPSHOTS):
+            (work / name).unlink(missing_ok=True)
+        write_json(path, mine)
+        return
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else mine
+    if found["source_fingerprint"] != mine["source_fingerprint"]:
+        raise UserError(
+            f"{work} holds a run of another learner ({found['source_fingerprint']}) than the present one "
+            f"({mine['source_fingerprint']}); put the source back, or delete the folder to start from the beginning."
         )
 
 

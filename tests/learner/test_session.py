@@ -262,6 +262,21 @@ def test_state_of_other_settings_is_refused(make_cell, start, tmp_path):
         run(make_cell(kl_coef=0.5), start, tmp_path)
 
 
+def test_state_of_another_learner_is_refused(make_cell, start, tmp_path):
+    work = half_done(make_cell(), start, tmp_path)
+    (work / "cell.json").write_text(json.dumps({"settings_digest": make_cell().digest, "source_fingerprint": "0" * 16}))
+    with pytest.raises(UserError, match="a run of another learner"):
+        run(make_cell(), start, tmp_path)
+
+
+def test_rows_from_before_the_first_checkpoint_do_not_enter_a_run_of_other_settings(make_cell, start, tmp_path):
+    work = half_done(make_cell(kl_coef=0.5), start, tmp_path)
+    (work / "state.pt").unlink()
+    assert (work / "steps.jsonl").read_text()
+    mixed = run(make_cell(), start, tmp_path)
+    assert untimed(mixed) == untimed(run(make_cell(), start, tmp_path / "afresh"))
+
+
 def test_second_start_is_refused(make_cell, start, tmp_path, monkeypatch):
     def start_again(self, *_):
         with pytest.raises(UserError, match="being trained already"):
