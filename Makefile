@@ -89,8 +89,9 @@ restore: env  ## pull the recorded runs, train nothing, and make tables, figures
 	$(SNAKEMAKE) --config study=$(STUDY)
 
 record: env  ## after a grid run: write the hashes to dvc.lock and put the outputs into the remotes
-	collapse-laws cells --write
 	$(SNAKEMAKE) results/smoke/table1.csv
+	collapse-laws cells --check-records
+	collapse-laws cells --write
 	dvc commit --force
 	dvc push
 

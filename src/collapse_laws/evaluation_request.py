@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from collapse_laws.errors import UserError
+from collapse_laws.evaluation_table import SCHEMA_VERSION
 from collapse_laws.generation import Decoding
 from collapse_laws.study import Cell, Study
 from collapse_laws.tasks import benchmarks
@@ -95,6 +96,30 @@ def request_of(study: Study, benchmark: str, settings: Mapping[str, Any]) -> Req
     )
 
 
+def stored_fields(cell: Cell, request: Request) -> dict[str, Any]:
+    """What the JSON of an evaluation says of its cell and its request."""
+    fields = {
+        "settings_digest": cell.digest,
+        "benchmark": request.benchmark,
+        "decoding": asdict(request.decoding),
+        "prompt": request.prompt,
+        "generation_seed": request.seed,
+    }
+    return json.loads(json.dumps(fields))
+
+
+def is_current(path: Path, cell: Cell, request: Request) -> bool:
+    """Whether `path` holds an evaluation of this cell that answers this request; the checkpoint is not looked at."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    asked = stored_fields(cell, request)
+    if not isinstance(found, dict) or any(found.get(name) != value for name, value in asked.items()):
+        return False
+    return request.problems is None or found.get("problems") in (None, request.problems)
+
+
 def subject_of(study: Study, cell: Cell, snapshot: str, checkpoints: Path, models: Path) -> Subject:
     """The checkpoint of a cell after `snapshot` updates, or its `final` one; 0 is the study's starting checkpoint."""
     path = checkpoints / snapshot
@@ -104,18 +129,20 @@ def subject_of(study: Study, cell: Cell, snapshot: str, checkpoints: Path, model
         there = [p.parent.name for p in checkpoints.glob("*/config.json")]
         names = ", ".join(sorted(there, key=lambda n: (not n.isdigit(), n.zfill(9)))) or "none"
         raise UserError(f"{path} is no checkpoint in Hugging Face format; {checkpoints} has: {names}.")
-    labels = {
-        "study": study.name,
-        "scale": cell.scale,
-        "cell": cell.name,
-        "arm": cell.arm,
-        "model": cell.model,
-        "sync_interval": cell.sync_interval,
-        "lr": cell.lr,
-        "seed": cell.seed,
-        "settings_digest": cell.digest,
-    }
-    return Subject(path, snapshot, labels)
+    return Subject(path, snapshot, labels(cell))
+
+
+def labels(cell: Cell) -> dict[str, Any]:
+    """What an evaluation says of the cell that its checkpoint is from."""
+    names = ("study", "scale", "arm", "model", "sync_interval", "lr", "seed")
+    return {"cell": cell.name, "settings_digest": cell.digest} | {name: getattr(cell, name) for name in names}
+
+
+def absence(cell: Cell, request: Request) -> dict[str, Any]:
+    """The JSON of an evaluation of a run that saved no checkpoint: no scores, and why."""
+    reason = "The run was stopped before its first checkpoint."
+    about = {"schema_version": SCHEMA_VERSION, "snapshot": "final", "scores": {}, "score": None, "reason": reason}
+    return {**labels(cell), **stored_fields(cell, request), **about}
 
 
 def snapshots_of(checkpoints: Path) -> list[str]:

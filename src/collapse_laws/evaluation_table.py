@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from collapse_laws.errors import UserError
 from collapse_laws.runrecord import read_manifest
 
 if TYPE_CHECKING:  # the tasks import PyTorch, and collecting must not wait for it
+    from collapse_laws.study import Cell
     from collapse_laws.tasks.benchmarks import Problem
 
 SCHEMA_VERSION = 1
@@ -74,21 +75,22 @@ def read_result(path: Path) -> dict[str, Any]:
     return result
 
 
-def collect(evals: Path, runs: Path) -> pd.DataFrame:
+def collect(evals: Path, runs: Path, cells: Iterable[Cell] | None = None) -> pd.DataFrame:
     """All evaluations under evals/<cell>/<snapshot>/<benchmark>.json, one row a score, columns COLUMNS.
 
-    `t` is the learner update of the snapshot; that of `final` is the run record's, or missing where
-    there is none. UserError where there is no evaluation.
+    With `cells`, those of other cells or of other settings are left out. `t` is the learner update of the snapshot;
+    that of `final` is the run record's, or missing where there is none.
     """
+    digests = None if cells is None else {cell.name: cell.digest for cell in cells}
     rows = []
     for path in sorted(evals.glob("*/*/*.json")):
         result = read_result(path)
+        if digests is not None and digests.get(result.get("cell")) != result.get("settings_digest"):
+            continue
         common = {name: result.get(name) for name in COLUMNS}
         common["t"] = _update_of(result["snapshot"], runs / path.parent.parent.name)
         for name, value in result["scores"].items():
             rows.append({**common, "score": name, "primary": name == result["score"], **value})
-    if not rows:
-        raise UserError(f"{evals} holds no evaluation; `collapse-laws evaluate --cell ...` makes them.")
     table = pd.DataFrame(rows, columns=COLUMNS).astype({"t": "Int64"})
     order = [
         "arm",
@@ -108,7 +110,10 @@ def collect(evals: Path, runs: Path) -> pd.DataFrame:
 def _update_of(snapshot: str, run: Path) -> int | None:
     if snapshot.isdigit():
         return int(snapshot)
-    return read_manifest(run)["updates"] if (run / "run.json").exists() else None
+    if not (run / "run.json").exists():
+        return None
+    manifest = read_manifest(run)  # the last checkpoint of a trainer that was stopped is older than its last update
+    return manifest.get("final_checkpoint_updates", manifest["updates"])
 
 
 def over_snapshots(table: pd.DataFrame) -> pd.DataFrame:

@@ -157,10 +157,11 @@ def _tables(results: StudyResults) -> dict[str, list[dict]]:
 def _evaluations(results: StudyResults) -> list[Table]:
     from collapse_laws.evaluation_table import collect
 
-    folder = results.root / "evals" / results.name
-    if next(folder.glob("*/*/*.json"), None) is None:
+    root, name = results.root, results.name
+    found = collect(root / "evals" / name, root / "runs" / name, results.planned)
+    if found.empty:
         return []
-    frame = over_snapshots(collect(folder, results.root / "runs" / results.name)).astype(str)
+    frame = over_snapshots(found).astype(str)
     title = "Scores over learner updates"
     return [Table("scores", title, "Mean and 95% interval.", frame, frame)]
 

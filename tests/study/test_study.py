@@ -11,6 +11,9 @@ import yaml
 
 from collapse_laws.cli import main
 from collapse_laws.errors import UserError
+from collapse_laws.fingerprint import learner_fingerprint
+from collapse_laws.ledger import check_records
+from collapse_laws.runrecord import write_json
 from collapse_laws.study import (
     CELL_PATTERN,
     cell_name,
@@ -170,3 +173,14 @@ def test_ledger_is_the_expansion(params):
         assert {key: cells[key] for key in rows} == {k: row["settings"] for k, row in rows.items()}
     recorded = load_study(params, "proxy", params["studies"]["proxy"]["recorded"]).cells
     assert set(ledger["cells"]["proxy"]) == {cell.name for cell in recorded}
+
+
+def test_a_ledger_is_not_written_over_records_of_other_settings(params, tmp_path):
+    small = {"study": "smoke", "studies": {"smoke": params["studies"]["smoke"], "proxy": params["studies"]["proxy"]}}
+    small["studies"]["smoke"]["recorded"], small["studies"]["proxy"]["recorded"] = "core", []
+    with pytest.raises(UserError, match=r"4 recorded cell\(s\) have no run"):
+        check_records(small, tmp_path)
+    for cell in load_study(small, "smoke").planned:
+        current = {"settings_digest": cell.digest, "source_fingerprint": learner_fingerprint()}
+        write_json(tmp_path / "smoke" / cell.name / "run.json", current)
+    check_records(small, tmp_path)

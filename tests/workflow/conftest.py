@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from collapse_laws.evaluation_request import request_of, stored_fields
 from collapse_laws.fingerprint import training_fingerprint
 from collapse_laws.runrecord import MANIFEST_KEYS, SNAPSHOTS, STEPS, finish, write_json
 from collapse_laws.study import load_study
@@ -83,7 +84,9 @@ class Project:
             finish(work, self.root / "runs" / study / cell.name, manifest)
             final = self.root / "checkpoints" / study / cell.name / "final"
             write_json(final / "config.json", {"cell": cell.name})
-            write_json(self.root / f"evals/{study}/{cell.name}/final/heldout.json", {"cell": cell.name})
+            request = request_of(plan, "heldout", cell.settings)
+            score = stored_fields(cell, request) | {"problems": request.problems}
+            write_json(self.root / f"evals/{study}/{cell.name}/final/heldout.json", score)
 
 
 def copy_project(target: Path) -> Project:

@@ -146,3 +146,27 @@ def test_picture_in_the_readme_shows_the_rules_that_there_are(project):
     labels = re.findall(r">([^<>]+)</text>", drawn)
     assert {"warmstart", "train", "extract", "tables", "page"} <= set(labels)
     assert sorted(labels) == sorted(re.findall(r">([^<>]+)</text>", kept))
+
+
+def test_another_path_to_the_interpreter_trains_nothing(recorded):
+    """Snakemake keeps a rule's parameters: the interpreter must not be one of them."""
+    recorded.run(sys.executable, "-m", "snakemake", "--cores", "1", "--touch", *SMOKE)
+    (recorded.root / "elsewhere").symlink_to(sys.prefix)
+    other = recorded.root / "elsewhere" / "bin" / Path(sys.executable).name
+    done = recorded.run(str(other), "-m", "snakemake", TABLE, *SMOKE, "-n")
+    assert "rule train" not in done.stdout
+    assert "Params have changed" not in done.stdout
+
+
+@pytest.mark.parametrize("change", ["seed: 0  ", "problems: 1000"])
+def test_a_changed_evaluation_scores_again_and_trains_nothing(recorded, change):
+    recorded.edit("params.yaml", change, change.replace("0", "7", 1))
+    plan = recorded.plan(TABLE, *SMOKE)
+    assert plan["evaluate"] == 4
+    assert "train" not in plan
+
+
+def test_a_score_of_a_run_of_other_settings_is_made_again(recorded):
+    score = recorded.root / f"evals/smoke/{CELL}/final/heldout.json"
+    score.write_text(score.read_text(encoding="utf-8").replace('"settings_digest": "', '"settings_digest": "0'))
+    assert recorded.plan(TABLE, *SMOKE)["evaluate"] == 1

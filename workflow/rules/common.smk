@@ -10,16 +10,14 @@ from collapse_laws.errors import UserError
 from collapse_laws.fingerprint import is_current, training_fingerprint
 from collapse_laws.study import CELL_PATTERN, load_params, load_study, study_names
 
-# The interpreter of this Snakemake: nothing needs to be on the PATH, neither here nor on a cluster's node.
+# The interpreter of this Snakemake: nothing needs to be on the PATH, neither here nor on a cluster's node. It must not be
+# a parameter of a rule that trains: the same environment at another path would train again.
 COMMAND = f"{shlex.quote(sys.executable)} -m collapse_laws"
 
 PUBLISHED_TABLES = expand(
     "src/collapse_laws/laws/reference/{table}.csv",
     table=["table1", "table3", "extended"],
 )
-
-# Training and evaluation on GPUs have an environment of their own: vLLM cannot be installed beside the workflow's tools.
-GPU_COMMAND = f"{shlex.quote(os.environ.get('COLLAPSE_LAWS_GPU_PYTHON', sys.executable))} -m collapse_laws"
 
 
 def checked(call, *args):
@@ -118,11 +116,6 @@ def unchanged():
     if not os.path.exists(CHANGED):
         mark_changed("nothing")
     return ancient(CHANGED)
-
-
-def trainer_command(wildcards):
-    """The package's command in the environment that the cell's trainer lives in."""
-    return GPU_COMMAND if cell_of(wildcards).trainer == "verl" else COMMAND
 
 
 def by_device(cpu, gpu, verl):

@@ -1,12 +1,22 @@
 # Benchmark scores of saved policies.
-from collapse_laws.evaluation_request import benchmarks_of
+from collapse_laws.evaluation_request import benchmarks_of, is_current as score_is_current, request_of
 
 
 def evaluated_run(wildcards):
-    """The run behind a score: its age alone scores nothing again, a run that is about to be made again does."""
+    """The run behind a score, whose age alone scores nothing again; a run that is about to be made again does.
+
+    So does CHANGED, which comes in where the score is of other settings of the run or of the evaluation.
+    """
     cell = cell_of(wildcards)
     run = run_json(cell)
-    return ancient(run) if record_is_current(wildcards.study, wildcards.cell) else run
+    if not record_is_current(wildcards.study, wildcards.cell):
+        return run
+    score = "evals/{study}/{cell}/{snapshot}/{benchmark}.json".format(**wildcards)
+    request = checked(request_of, study_of(wildcards.study), wildcards.benchmark, cell.settings)
+    if score_is_current(Path(score), cell, request):
+        return ancient(run)
+    mark_changed(score)
+    return [ancient(run), CHANGED]
 
 
 rule evaluate:
@@ -17,15 +27,15 @@ rule evaluate:
     log:
         "logs/evaluate/{study}/{cell}/{snapshot}/{benchmark}.log",
     resources:
+        nodes=1,
         gpu=by_device(cpu=0, gpu=1, verl=1),
         cpus_per_gpu=by_device(cpu=0, gpu=4, verl=8),
         mem_mb=by_device(cpu=1500, gpu=16_000, verl=64_000),
         runtime=by_device(cpu=30, gpu=120, verl=240),
     params:
-        command=trainer_command,
         checkpoints="checkpoints/{study}/{cell}",
     shell:
-        "{params.command} evaluate --study {wildcards.study} --cell {wildcards.cell} --snapshot {wildcards.snapshot}"
+        "{COMMAND} evaluate --study {wildcards.study} --cell {wildcards.cell} --snapshot {wildcards.snapshot}"
         " --benchmark {wildcards.benchmark} --checkpoints {params.checkpoints} --out {output} >{log} 2>&1"
 
 

@@ -118,18 +118,18 @@ rule train:
         "benchmarks/train/{study}/{cell}.tsv"
     threads: 1
     resources:
+        nodes=1,
         gpu=gpus,
         cpus_per_gpu=by_device(cpu=0, gpu=4, verl=8),
         mem_mb=by_device(cpu=1500, gpu=16_000, verl=400_000),
         runtime=by_device(cpu=120, gpu=720, verl=4 * 24 * 60),
     params:
-        command=trainer_command,
         model=lambda wildcards: f"models/{wildcards.study}/{cell_of(wildcards).model}",
         work="work/{study}/{cell}",
         checkpoints="checkpoints/{study}/{cell}",
         out="runs/{study}/{cell}",
     shell:
-        "{params.command} train --study {wildcards.study} --cell {wildcards.cell} --model-dir {params.model}"
+        "{COMMAND} train --study {wildcards.study} --cell {wildcards.cell} --model-dir {params.model}"
         " --work {params.work} --checkpoints {params.checkpoints} --out {params.out} >{log} 2>&1"
 
 
@@ -140,11 +140,12 @@ rule check:
     log:
         "logs/check/{study}/{cell}.log",
     resources:
+        nodes=1,
         gpu=gpus,
         cpus_per_gpu=by_device(cpu=0, gpu=4, verl=8),
         mem_mb=by_device(cpu=1500, gpu=16_000, verl=400_000),
         runtime=10,
     params:
-        command=trainer_command,
+        settings=lambda wildcards: cell_of(wildcards).digest,
     shell:
-        "{params.command} train --study {wildcards.study} --cell {wildcards.cell} --check-only >{output} 2>{log}"
+        "{COMMAND} train --study {wildcards.study} --cell {wildcards.cell} --check-only >{output} 2>{log}"

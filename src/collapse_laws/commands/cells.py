@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from collapse_laws.errors import UserError
-from collapse_laws.ledger import cells_ledger
+from collapse_laws.ledger import cells_ledger, check_records
 from collapse_laws.study import PARAMS, load_params, load_study
 
 LEDGER = Path("workflow/cells.yaml")
@@ -22,10 +22,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--write", action="store_true", help=f"write {LEDGER}")
     action.add_argument("--check", action="store_true", help=f"fail unless {LEDGER} is up to date")
+    action.add_argument("--check-records", action="store_true", help="fail unless every recorded cell's run is current")
 
 
 def run(args: argparse.Namespace) -> int:
     params = load_params(args.params)
+    if args.check_records:
+        check_records(params, args.params.parent / "runs")
+        return 0
     if args.write or args.check:
         ledger = args.params.parent / LEDGER
         text = HEADER + yaml.safe_dump(cells_ledger(params), sort_keys=False)

@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from collapse_laws import gpu_environment
 from collapse_laws.errors import UserError
-from collapse_laws.study import PARAMS, Study, load_study
+from collapse_laws.runrecord import MANIFEST, read_manifest, write_json
+from collapse_laws.study import PARAMS, Cell, Study, load_study
 
 DATA = Path("data/bench")
 
@@ -47,10 +49,13 @@ def _evaluate(study: Study, args: argparse.Namespace) -> int:
     from collapse_laws import evaluation_request as requests
     from collapse_laws.evaluate import evaluate
 
+    gpu_environment.enter(study.trainer)
     if args.cell:
         cell = study.cell(args.cell)
         checkpoints = args.checkpoints or Path("checkpoints") / study.name / cell.name
         models = Path("models") / study.name / cell.model
+        if args.snapshot == "final" and _saved_nothing(Path("runs") / study.name / cell.name):
+            return _write_absence(study, cell, args)
         snapshots = [args.snapshot] if args.snapshot else requests.snapshots_of(checkpoints)
         if not snapshots:
             raise UserError(f"{checkpoints} holds no checkpoint; `collapse-laws train` makes them.")
@@ -78,6 +83,24 @@ def _evaluate(study: Study, args: argparse.Namespace) -> int:
     return 0
 
 
+def _saved_nothing(run: Path) -> bool:
+    """Whether the record says that its trainer was stopped before its first checkpoint."""
+    if not (run / MANIFEST).exists():
+        return False
+    return read_manifest(run).get("final_checkpoint_updates", run) is None
+
+
+def _write_absence(study: Study, cell: Cell, args: argparse.Namespace) -> int:
+    """Write evaluations without scores and the reason: a run that collapsed at once must not hold up the others."""
+    from collapse_laws import evaluation_request as requests
+
+    for name in [args.benchmark] if args.benchmark else requests.benchmarks_of(study, cell.model):
+        out = args.out or Path("evals") / study.name / cell.name / "final" / f"{name}.json"
+        write_json(out, requests.absence(cell, requests.request_of(study, name, cell.settings)))
+        print(f"{cell.name} final {name}: the run was stopped before its first checkpoint; nothing to score")
+    return 0
+
+
 def _line(place: str, result: dict[str, Any]) -> str:
     parts = [
         f"{name} {value['mean']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
@@ -95,7 +118,10 @@ def _line(place: str, result: dict[str, Any]) -> str:
 def _collect(study: Study, out: Path | None) -> int:
     from collapse_laws.evaluation_table import collect, over_snapshots
 
-    table = collect(Path("evals") / study.name, Path("runs") / study.name)
+    evals = Path("evals") / study.name
+    table = collect(evals, Path("runs") / study.name, study.planned)
+    if table.empty:
+        raise UserError(f"{evals} holds no evaluation of {study.name}'s cells; `collapse-laws evaluate` makes them.")
     out = out or Path("results") / study.name / "evaluation.csv"
     out.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(out, index=False)

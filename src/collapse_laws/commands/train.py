@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from collapse_laws import gpu_environment
 from collapse_laws.errors import UserError
 from collapse_laws.study import PARAMS, Cell, load_study
 
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
         "out": args.out or Path("runs") / study.name / cell.name,
     }
     if cell.trainer == "verl":
+        gpu_environment.enter(cell.trainer)
         from collapse_laws.verl import launch
 
         if args.check_only:

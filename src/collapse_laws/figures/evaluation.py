@@ -22,10 +22,7 @@ _ABSENT = "No checkpoint of this study has been evaluated on this machine."
 
 def evaluation_frame(results: StudyResults) -> pd.DataFrame:
     """All evaluations of the study, one row a score; empty where there is none."""
-    folder = results.root / "evals" / results.name
-    if next(folder.glob("*/*/*.json"), None) is None:
-        return pd.DataFrame()
-    return collect(folder, results.root / "runs" / results.name)
+    return collect(results.root / "evals" / results.name, results.root / "runs" / results.name, results.planned)
 
 
 def draw_evaluation(results: StudyResults) -> Drawing:
