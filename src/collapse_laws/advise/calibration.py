@@ -44,6 +44,27 @@ class Brackets:
             return "unstable"
         return "unknown" if self.stable_max is None or self.collapsed_min is None else "between"
 
+    def place(self, sync_interval: int, lr: float) -> str:
+        """The sentence that says where S*eta lies."""
+        product = sync_interval * lr
+        low = "none" if self.stable_max is None else f"{self.stable_max:.3g}"
+        high = "none" if self.collapsed_min is None else f"{self.collapsed_min:.3g}"
+        bracket = f"{self.name}, {self.source}: stable up to {low}, collapsed from {high}"
+        text = {
+            "stable": f"at or below every product that is known to be stable ({bracket})",
+            "unstable": f"at or above a product that is known to collapse ({bracket})",
+            "between": f"between the largest stable and the smallest collapsed product ({bracket})",
+            "unknown": f"not placed: this family has no usable bracket ({bracket})",
+        }[self.position(product)]
+        return f"S*eta = {sync_interval} * {lr:.3g} = {product:.3g} is {text}."
+
+    def clock(self, lr: float) -> str | None:
+        """What the clock of this family means at a learning rate; None where no run tells."""
+        if self.c2_low is None or self.c2_high is None:
+            return None
+        interval = f"c2 in ({self.c2_low:.3g}, {self.c2_high:.3g}] of {self.name}, {self.source}"
+        return f"{interval}; c2/eta is {self.c2_high / lr:.4g} updates."
+
 
 @functools.cache
 def published_brackets() -> tuple[Brackets, ...]:

@@ -170,20 +170,7 @@ def _boundary_verdicts(log: ReadLog, rate: Rates, brackets: tuple[Brackets, ...]
     if log.sync_interval is None:
         return [_largest_interval(rate.lr, known) for known in brackets if known.stable_max and not known.refuted]
     product = log.sync_interval * rate.lr
-    found = []
-    for known in brackets:
-        low = "none" if known.stable_max is None else f"{known.stable_max:.3g}"
-        high = "none" if known.collapsed_min is None else f"{known.collapsed_min:.3g}"
-        bracket = f"{known.name}, {known.source}: stable up to {low}, collapsed from {high}"
-        text = {
-            "stable": f"at or below every product that is known to be stable ({bracket})",
-            "unstable": f"at or above a product that is known to collapse ({bracket})",
-            "between": f"between the largest stable and the smallest collapsed product ({bracket})",
-            "unknown": f"not placed: this family has no usable bracket ({bracket})",
-        }[known.position(product)]
-        sentence = f"S*eta = {log.sync_interval} * {rate.lr:.3g} = {product:.3g} is {text}."
-        found.append(Verdict("boundary", "S*eta", product, None, sentence))
-    return found
+    return [Verdict("boundary", "S*eta", product, None, known.place(log.sync_interval, rate.lr)) for known in brackets]
 
 
 def _largest_interval(lr: float, known: Brackets) -> Verdict:
