@@ -9,7 +9,8 @@ from pathlib import Path
 import log_variants as variants
 import pytest
 
-from collapse_laws.advise.calibration import published_brackets
+from collapse_laws.advise.calibrate import advice
+from collapse_laws.advise.calibration import Brackets, published_brackets
 from collapse_laws.advise.follow import follow
 from collapse_laws.advise.watch import Watcher
 from collapse_laws.cli import main
@@ -130,3 +131,112 @@ def test_watch_refuses_a_file_that_became_a_directory(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(UserError, match="has become a directory"):
         list(lines)
+
+
+def diagnosed(capsys: pytest.CaptureFixture[str], path: Path, *arguments: str) -> tuple[dict, str]:
+    assert main(["diagnose", str(path), *arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert main(["diagnose", str(path), *arguments]) == 0
+    return found, capsys.readouterr().out
+
+
+def test_readings_are_those_of_the_collapse_at_the_first_record_beyond(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A partial drop long before says nothing of what happened at the collapse, and the cause comes before the peak."""
+    path = tmp_path / "log"
+    with open(path, "w") as file:
+        for t in range(96):
+            reward = 0.75 if t < 32 or 36 <= t < 72 else (0.55 if t < 36 else 0.02)
+            norm = 2.0 + 0.01 * (t % 3) + (0 if t < 72 else t - 70)
+            file.write(json.dumps({"step": t + 1, "reward": reward + 0.001 * (t % 3), "grad_norm": norm}) + "\n")
+    found, text = diagnosed(capsys, path, "--sync-interval", "4")
+    assert (found["collapse_step"], found["partial_drop_step"]) == (72, 32)
+    (reading,) = found["readings"]
+    assert (reading["when"], reading["step"], reading["log_step"]) == ("at", 72, 73)
+    assert "at step 73: gradients grew" in text
+    assert text.count("the first record made after it is the log's step N+1.") == 1
+
+
+def test_a_log_that_counts_from_zero_is_cited_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = jsonl(tmp_path / "log", variants.REWARDS, first=0, grad_norm=2.0)
+    found, text = diagnosed(capsys, path, "--sync-interval", "4")
+    assert found["collapse_step"] == 36
+    assert "the first record made after it is the log's step N." in text
+    assert "at step 35" in text
+
+
+def test_intervals_that_only_touch_do_not_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found, _ = diagnosed(capsys, Path(variants.write("fully async", tmp_path)), "--sync-interval", "4")
+    (said,) = [v["sentence"] for v in found["verdicts"] if v["name"] == "clock" and "Llama" in v["sentence"]]
+    assert "in (3.2e-05, 3.6e-05], lies above c2 in (2.88e-05, 3.2e-05]" in said
+
+
+def test_synchronisations_are_not_taken_for_updates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "log"
+    with open(path, "w") as file:
+        for v, reward in enumerate([0.5] * 6 + [0.02] * 6, 1):
+            data = {"fully_async/count/current_param_version": v, "critic/score/mean": reward, "actor/lr": 1e-6}
+            file.write(json.dumps({"step": v, "data": data}) + "\n")
+    found, text = diagnosed(capsys, path)
+    assert found["label"] == "collapsed"
+    assert [found[key] for key in ("collapse_step", "lr_budget_spent", "lr_budget_at_collapse")] == [None] * 3
+    assert not [v for v in found["verdicts"] if v["name"] == "clock"]
+    assert "at the log's step 7 and stayed there" in text
+    assert "counts synchronisations" in text
+    assert "N+1" not in text
+
+
+def test_steps_below_zero_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "log"
+    path.write_text("".join(json.dumps({"step": -s, "reward": 0.4}) + "\n" for s in range(1, 20)))
+    assert main(["diagnose", str(path)]) == 2
+    assert "every record with a reward has a step below 1" in capsys.readouterr().err
+
+
+def calibrated(capsys: pytest.CaptureFixture[str], tmp_path: Path, *runs: str) -> str:
+    assert main(["calibrate", *runs, "--output", str(tmp_path / "c.json")]) == 0
+    return capsys.readouterr().out
+
+
+def test_collapsed_runs_that_contradict_each_other_share_no_clock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, crash in (("a", 16), ("b", 200)):
+        jsonl(tmp_path / name, [0.6 if t < crash else 0.02 for t in range(2 * crash)])
+    out = calibrated(capsys, tmp_path, f"{tmp_path / 'a'}@8", f"{tmp_path / 'b'}@8")
+    assert "clock of t*eta: the collapsed runs share no clock" in out
+    assert "The collapsed runs share no clock, so the clock is unknown" in out
+    assert "No run collapsed" not in out
+    assert "near update" not in out
+
+
+def test_stable_runs_alone_ask_for_a_collapse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = calibrated(capsys, tmp_path, f"{jsonl(tmp_path / 'a', [0.6] * 64)}@4,1e-8")
+    assert "run one until it collapses" in out
+    assert "clock of t*eta: unknown, since no run collapsed" in out
+
+
+def test_a_stable_rate_is_an_expectation() -> None:
+    known = Brackets("x", 2e-6, 4e-6, 2e-5, 3e-5, "calibrated")
+    said = advice(known, 32, 1e-9, None)
+    assert "eta up to 6.25e-08 is expected to be stable" in said[0]
+    assert any(sentence.endswith("expected to be stable.") for sentence in said)
+
+
+@pytest.mark.parametrize("point", ["", "4,", "4,abc", "4.5,1e-6", "-4,1e-6", "4,-1", "4,nan", "0", "1e99"])
+def test_a_point_that_is_none_names_the_run_and_what_is_allowed(
+    point: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = jsonl(tmp_path / "log", [0.5] * 20)
+    assert main(["calibrate", f"{path}@{point}"]) == 2
+    err = capsys.readouterr().err
+    assert f"{path}@{point}" in err
+    assert "learning rate" in err
+    assert "does not exist" not in err
+
+
+def test_a_wanted_rate_is_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = jsonl(tmp_path / "log", [0.5] * 20)
+    assert main(["calibrate", f"{path}@4", "--want-lr", "inf"]) == 2
+    assert "--want-lr inf is not allowed" in capsys.readouterr().err

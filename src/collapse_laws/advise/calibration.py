@@ -20,6 +20,7 @@ from collapse_laws.laws.published import LLAMA, QWEN, fit_models, load_published
 from collapse_laws.runrecord import write_json
 
 SCHEMA_VERSION = 1
+_WIDEST = 10.0  # [declared] a set of c2 that spans more than a decade dates nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ def published_brackets() -> tuple[Brackets, ...]:
 def brackets_of(boundary: Boundary, clock: Clock, name: str, source: str) -> Brackets:
     """The brackets of a fitted boundary and clock."""
     low, high = clock.c2 or clock.c2_profile or (None, None)
+    if clock.c2 is None and (not low or high is None or high > _WIDEST * low):
+        low = high = None
     product = boundary.product
     return Brackets(name, product.stable_max, product.collapsed_min, low, high, source, product.refuted)
 
