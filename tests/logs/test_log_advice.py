@@ -240,3 +240,52 @@ def test_a_wanted_rate_is_finite(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path = jsonl(tmp_path / "log", [0.5] * 20)
     assert main(["calibrate", f"{path}@4", "--want-lr", "inf"]) == 2
     assert "--want-lr inf is not allowed" in capsys.readouterr().err
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("diagnose LOG --html folder", "--html folder is a directory"),
+        ("diagnose LOG --html ", "--html . is a directory"),
+        ("diagnose LOG --html LOG/x.html", "a part of its folder's name is a file"),
+        (f"diagnose LOG --html {LONG}", "File name too long"),
+        (f"diagnose {LONG}", "File name too long"),
+        (f"watch {LONG} --sync-interval 4", "File name too long"),
+        ("calibrate LOG@4 --output folder", "--output folder is a directory"),
+        ("published --reference LOG", "Not a directory (LOG/table1.csv)"),
+        ("simulate --records LOG", "Not a directory"),
+        ("simulate --seed -1", "--seed and --seeds must be at least 0"),
+        ("simulate --records out --seeds -1", "--seed and --seeds must be at least 0"),
+        ("diagnose LOG --sync-interval abc", "--sync-interval: 'abc' is not allowed; allowed: a whole number"),
+        ("diagnose LOG --sync-interval 1e99", "--sync-interval: '1e99' is not allowed; allowed: a whole number"),
+        ("diagnose LOG --lr abc", "--lr: 'abc' is not allowed; allowed: a number"),
+        ("diagnose", "required: LOG; `collapse-laws diagnose --help` lists what is allowed"),
+        ("nosuch", "invalid choice: 'nosuch'"),
+        ("watch LOG --sync-interval 4 --until-idle -1", "--until-idle -1 is not allowed; allowed"),
+        ("watch LOG --sync-interval 4 --until-idle nan", "--until-idle nan is not allowed; allowed"),
+        ("watch LOG --sync-interval 4 --poll nan", "--poll nan is not allowed; allowed"),
+        ("watch LOG --sync-interval 4 --poll inf", "--poll inf is not allowed; allowed"),
+        ("watch LOG --sync-interval 4 --format json", "--format json does not grow by lines"),
+    ],
+)
+def test_bad_input_is_answered_by_one_sentence(
+    arguments: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(tmp_path / "LOG", [0.5] * 20)
+    (tmp_path / "folder").mkdir()
+    assert main(arguments.split(" ")) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
+    assert not list((tmp_path / "folder").iterdir())
+
+
+def test_the_folder_of_a_page_is_made(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "log", [0.5] * 20)
+    assert main(["diagnose", str(path), "--html", str(tmp_path / "new" / "x.html")]) == 0
+    assert (tmp_path / "new" / "x.html").exists()

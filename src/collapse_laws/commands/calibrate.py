@@ -9,7 +9,7 @@ from pathlib import Path
 from collapse_laws.advise.calibrate import Calibration, advice, calibrate, observe_group, observe_logs
 from collapse_laws.advise.calibration import save_calibration
 from collapse_laws.advise.wording import printable
-from collapse_laws.commands.diagnose import add_log_arguments, finite
+from collapse_laws.commands.diagnose import add_log_arguments, check_output, finite
 from collapse_laws.errors import UserError
 from collapse_laws.logs.numbers import MOST_SYNC_INTERVAL, MOST_UPDATES, is_rate
 
@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
         if not allowed:
             limit = "" if name == "want_lr" else f", at most {most}"
             raise UserError(f"--{name.replace('_', '-')} {value} is not allowed; allowed: a number above 0{limit}.")
+    check_output("--output", args.output)
     runs = observe_group(args.runs[0]) if len(args.runs) == 1 else None
     if runs is None:
         keys = {"format": args.format, "reward_key": args.reward_key, "step_key": args.step_key}
