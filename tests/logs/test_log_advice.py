@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -289,3 +290,21 @@ def test_the_folder_of_a_page_is_made(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "log", [0.5] * 20)
     assert main(["diagnose", str(path), "--html", str(tmp_path / "new" / "x.html")]) == 0
     assert (tmp_path / "new" / "x.html").exists()
+
+
+def test_figures_are_named_and_nothing_in_them_collides(tmp_path: Path) -> None:
+    """Records of 4 updates: the first stands at update 3, while batch 0 begins at update 0."""
+    path = tmp_path / "log"
+    rows = [{"step": s, "reward": r, "entropy": 0.1 + 0.01 * (s % 8)} for s, r in variants.averages(4)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = tmp_path / "x.html"
+    assert main(["diagnose", str(path), "--sync-interval", "4", "--html", str(page)]) == 0
+    text = page.read_text()
+    assert re.findall(r"<figcaption><strong>([^<]*)</strong>", text) == ["reward (reward)", "entropy (entropy)"]
+    assert "Line: the logged rewards. Dots: the mean of a rollout batch" in text
+    assert min(float(x) for x in re.findall(r'cx="([-0-9.]+)"', text)) >= 60
+    svg = text[text.index("<svg") : text.index("</svg>")]
+    labels = re.findall(r'<text class="mark" x="[^"]*" y="(\d+)"[^>]*>([^<]*)<', svg)
+    assert [label for _, label in labels] == ["partial drop, 32", "drop, 36"]
+    assert labels[0][0] != labels[1][0]
+    assert "overflow-wrap: anywhere" not in re.search(r"th, td \{[^}]*\}", text).group()  # type: ignore[union-attr]
