@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
         most = MOST_SYNC_INTERVAL if name == "want_sync_interval" else MOST_UPDATES
         allowed = value is None or (is_rate(value) if name == "want_lr" else 0 < value <= most)
         if not allowed:
-            limit = "" if name == "want_lr" else f", at most {most}"
-            raise UserError(f"--{name.replace('_', '-')} {value} is not allowed; allowed: a number above 0{limit}.")
+            limits = "a learning rate such as 1e-6" if name == "want_lr" else f"a whole number from 1 to {most}"
+            raise UserError(f"--{name.replace('_', '-')} {value} is not allowed; allowed: {limits}.")
     check_output("--output", args.output)
     runs = observe_group(args.runs[0]) if len(args.runs) == 1 else None
     if runs is None:
