@@ -176,7 +176,7 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
                 "is a survivor."
             )
     else:
-        why = "No run collapsed" if high is None else "The collapsed runs share no clock"
+        why = "No run of S >= 2 collapsed" if high is None else "The collapsed runs share no clock"
         said.append(f"{why}, so the clock is unknown and no horizon can be said to be long enough.")
     return said
 
@@ -200,8 +200,8 @@ def _next_run(brackets: Brackets, sync_interval: int) -> str:
         )
     else:
         return (
-            "No run collapsed, so none can be called a survivor: run one until it collapses, at a larger S*eta; "
-            "without one the clock is unknown."
+            "No run of S >= 2 collapsed, so none can be called a survivor: run one until it collapses, at a larger "
+            "S*eta; without one the clock is unknown."
         )
     eta = product / sync_interval
     horizon = f", for {math.ceil(2 * brackets.c2_high / eta)} updates (2 c2/eta)" if brackets.c2_high else ""

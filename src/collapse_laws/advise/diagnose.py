@@ -42,6 +42,13 @@ class Diagnosis:
     missing: tuple[str, ...]
 
     @property
+    def exactness(self) -> str:
+        """How exactly the log dates a drop, in one sentence."""
+        if counts_synchronisations(self.log):
+            return "Without S a drop is dated by the log's step, which counts synchronisations and not updates."
+        return self.log.exactness
+
+    @property
     def product(self) -> float | None:
         """S*eta."""
         if self.log.sync_interval is None or self.rate.lr is None:
@@ -78,7 +85,7 @@ class Diagnosis:
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "readings": [asdict(reading) for reading in self.readings],
             "missing": list(self.missing),
-            "exactness": log.exactness,
+            "exactness": self.exactness,
             "read": {
                 "path": str(log.path),
                 "rows": log.rows,

@@ -97,6 +97,7 @@ class Watcher:
         self._step: float | None = None  # of the record that is being completed
         self._reward: float | None = None
         self._reward_name: str | None = None
+        self._fully_async = False
         self._begin()
         self.restart()
 
@@ -180,6 +181,9 @@ class Watcher:
         if learner is not None:
             return learner
         key = choose([(k, 1) for k in row], "step")
+        self._fully_async |= any(k.startswith("fully_async/") for k in row)
+        if key and self._fully_async:
+            return row[key] * self._cycle - 1  # it counts synchronisations; record v ends with update vS-1
         return row[key] if key else step_of_row(row)
 
     def _reward_of(self, row: dict[str, float], said: list[str]) -> float | None:

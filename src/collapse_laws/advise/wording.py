@@ -20,7 +20,7 @@ def as_text(diagnosis: Diagnosis) -> str:
         f"{log.series.duplicates} duplicates dropped; keys {keys}",
     ]
     lines += [f"  note: {note}" for note in log.notes]
-    lines.append(f"  {log.exactness}")
+    lines.append(f"  {diagnosis.exactness}")
     if note := step_note(log):
         lines.append(f"  {note}")
     lines.append("Findings")

@@ -84,7 +84,7 @@ def _clock(found: Calibration) -> str:
     if found.clock.runs and found.clock.c2 is None:
         shared = "the collapsed runs share no clock"
         return shared if high is None else f"{shared}; with scatter, c2 in ({_number(low)}, {_number(high)}]"
-    return "unknown, since no run collapsed" if high is None else f"c2 in ({_number(low)}, {_number(high)}]"
+    return "unknown, since no run of S >= 2 collapsed" if high is None else f"c2 in ({_number(low)}, {_number(high)}]"
 
 
 def _number(value: float | None) -> str:
