@@ -13,6 +13,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from collapse_laws import __version__
 from collapse_laws.errors import UserError
@@ -36,9 +37,36 @@ COMMANDS = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """Answers a wrong argument as any bad input is answered, by one sentence, without the lines of usage."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.register("type", int, _whole_number)
+        self.register("type", float, _number)
+
+    def error(self, message: str) -> NoReturn:
+        text = " ".join(message.split())
+        raise UserError(f"{text}." if "allowed" in text else f"{text}; `{self.prog} --help` lists what is allowed.")
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number in digits") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a number such as 1e-6") from None
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser with every command listed; only the asked-for command's module is imported."""
-    parser = argparse.ArgumentParser(prog="collapse-laws", description=__doc__.split("\n")[0])
+    parser = Parser(prog="collapse-laws", description=__doc__.split("\n")[0])
     parser.add_argument("--version", action="version", version=f"collapse-laws {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
@@ -67,8 +95,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            raise
-        where = f" ({error.filename})" if error.filename else ""
-        print(f"collapse-laws: error: cannot write: {error.strerror}{where}.", file=sys.stderr)
+        print(f"collapse-laws: error: {_of_the_system(error)}", file=sys.stderr)
         return 2
+
+
+def _of_the_system(error: OSError) -> str:
+    """One sentence for what the system refused: libraries raise OSError too, with texts of several lines."""
+    lead = "cannot write: " if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS) else ""
+    name = error.filename2 or error.filename  # of a rename, the name that was asked for
+    where = f" ({os.fsdecode(name) if isinstance(name, bytes) else name})" if name is not None else ""
+    return f"{lead}{' '.join((error.strerror or str(error)).split())}{where}".rstrip(".") + "."

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from collapse_laws.advise.calibration import published_brackets
 from collapse_laws.advise.diagnose import diagnose
+from collapse_laws.advise.follow import line_format
 from collapse_laws.advise.page import write_page
-from collapse_laws.advise.watch import Watcher, line_format
+from collapse_laws.advise.watch import Watcher
 from collapse_laws.advise.wording import as_text
 from collapse_laws.commands.diagnose import finite
 from collapse_laws.errors import UserError
@@ -163,7 +164,8 @@ def check(data: bytes, interval: int | None, folder: Path) -> None:
         return
     with soon():
         try:
-            watcher = Watcher(path, line_format(path), interval or 4, None, published_brackets())
+            kind, sure = line_format(path)
+            watcher = Watcher(path, kind, interval or 4, None, published_brackets(), sure=sure)
             for line in data.replace(b"\r", b"\n").split(b"\n"):
                 watcher.feed(line.decode("utf-8", "replace"))
                 if watcher.collapsed:

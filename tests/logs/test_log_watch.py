@@ -15,7 +15,8 @@ import log_variants as variants
 import pytest
 
 from collapse_laws.advise.calibration import load_calibration, published_brackets
-from collapse_laws.advise.watch import Watcher, follow
+from collapse_laws.advise.follow import follow
+from collapse_laws.advise.watch import Watcher
 from collapse_laws.cli import main
 from collapse_laws.errors import UserError
 

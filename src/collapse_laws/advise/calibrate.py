@@ -23,8 +23,9 @@ from collapse_laws.laws.boundary import Boundary, fit_boundary
 from collapse_laws.laws.clock import Clock, fit_clock
 from collapse_laws.laws.observation import Observation
 from collapse_laws.logs import read_log
+from collapse_laws.logs.numbers import MOST_SYNC_INTERVAL, is_rate, parse_number
 
-_POINT = re.compile(r"(.+)@(\d+)(?:,([0-9.eE+-]+))?")
+_POINT = re.compile(r"(\d+)(?:,(.+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +118,19 @@ def observe_group(argument: str) -> list[Observation] | None:
 
 
 def _split(argument: str, sync_interval: int | None, lr: float | None) -> tuple[Path, int | None, float | None]:
-    found = None if Path(argument).exists() else _POINT.fullmatch(argument)
-    if found is None:
+    name, mark, point = argument.rpartition("@")
+    found = _POINT.fullmatch(point)
+    if not mark or Path(argument).exists() or (found is None and name and not Path(name).exists()):
         return Path(argument), sync_interval, lr
-    try:
-        rate = float(found.group(3)) if found.group(3) else lr
-    except ValueError:
-        raise UserError(f"{argument}: {found.group(3)!r} is not a learning rate.") from None
-    return Path(found.group(1)), int(found.group(2)), rate
+    if not name or found is None or not 1 <= int(found.group(1)[:19]) <= MOST_SYNC_INTERVAL:
+        raise UserError(
+            f"{argument!r} is not LOG, LOG@S or LOG@S,ETA; S is a whole number from 1 to {MOST_SYNC_INTERVAL}, ETA a "
+            "learning rate such as 1e-6."
+        )
+    rate = lr if found.group(2) is None else parse_number(found.group(2))
+    if found.group(2) is not None and (rate is None or not is_rate(rate)):
+        raise UserError(f"{argument!r}: {found.group(2)!r} is not a learning rate; allowed: a number such as 1e-6.")
+    return Path(name), int(found.group(1)), rate
 
 
 def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: int | None) -> list[str]:
@@ -137,7 +143,10 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
             "be advised."
         ]
     if low is not None:
-        said.append(f"S={sync_interval}: eta up to {low / sync_interval:.3g} is stable, since S*eta = {low:.3g} was.")
+        said.append(
+            f"S={sync_interval}: eta up to {low / sync_interval:.3g} is expected to be stable, since S*eta = "
+            f"{low:.3g} was."
+        )
     if high is not None:
         near = f" near update {c2 * sync_interval / high:.0f} (c2/eta)" if c2 else ""
         said.append(
@@ -147,7 +156,7 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
     if lr is not None:
         product = sync_interval * lr
         fate = {
-            "stable": "stable",
+            "stable": "expected to be stable",
             "unstable": "expected to fail" + (f" near update {c2 / lr:.0f}" if c2 else ""),
             "between": "undecided: between the largest stable and the smallest collapsed product",
             "unknown": "undecided: the bracket has one side only",
@@ -167,7 +176,8 @@ def advice(brackets: Brackets, sync_interval: int, lr: float | None, horizon: in
                 "is a survivor."
             )
     else:
-        said.append("No run collapsed, so the clock is unknown and no horizon can be said to be long enough.")
+        why = "No run of S >= 2 collapsed" if high is None else "The collapsed runs share no clock"
+        said.append(f"{why}, so the clock is unknown and no horizon can be said to be long enough.")
     return said
 
 
@@ -189,7 +199,10 @@ def _next_run(brackets: Brackets, sync_interval: int) -> str:
             "nothing has survived yet, so the lower side of the bracket is open",
         )
     else:
-        return "No run survived or collapsed: nothing to bisect yet; run one setting to its end first."
+        return (
+            "No run of S >= 2 collapsed, so none can be called a survivor: run one until it collapses, at a larger "
+            "S*eta; without one the clock is unknown."
+        )
     eta = product / sync_interval
     horizon = f", for {math.ceil(2 * brackets.c2_high / eta)} updates (2 c2/eta)" if brackets.c2_high else ""
     return f"Next run: S={sync_interval}, eta={eta:.3g} (S*eta = {product:.3g}){horizon}: {why}."

@@ -20,6 +20,7 @@ from collapse_laws.laws.published import LLAMA, QWEN, fit_models, load_published
 from collapse_laws.runrecord import write_json
 
 SCHEMA_VERSION = 1
+_WIDEST = 10.0  # [declared] a set of c2 that spans more than a decade dates nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,27 @@ class Brackets:
             return "unstable"
         return "unknown" if self.stable_max is None or self.collapsed_min is None else "between"
 
+    def place(self, sync_interval: int, lr: float) -> str:
+        """The sentence that says where S*eta lies."""
+        product = sync_interval * lr
+        low = "none" if self.stable_max is None else f"{self.stable_max:.3g}"
+        high = "none" if self.collapsed_min is None else f"{self.collapsed_min:.3g}"
+        bracket = f"{self.name}, {self.source}: stable up to {low}, collapsed from {high}"
+        text = {
+            "stable": f"at or below every product that is known to be stable ({bracket})",
+            "unstable": f"at or above a product that is known to collapse ({bracket})",
+            "between": f"between the largest stable and the smallest collapsed product ({bracket})",
+            "unknown": f"not placed: this family has no usable bracket ({bracket})",
+        }[self.position(product)]
+        return f"S*eta = {sync_interval} * {lr:.3g} = {product:.3g} is {text}."
+
+    def clock(self, lr: float) -> str | None:
+        """What the clock of this family means at a learning rate; None where no run tells."""
+        if self.c2_low is None or self.c2_high is None:
+            return None
+        interval = f"c2 in ({self.c2_low:.3g}, {self.c2_high:.3g}] of {self.name}, {self.source}"
+        return f"{interval}; c2/eta is {self.c2_high / lr:.4g} updates."
+
 
 @functools.cache
 def published_brackets() -> tuple[Brackets, ...]:
@@ -58,6 +80,8 @@ def published_brackets() -> tuple[Brackets, ...]:
 def brackets_of(boundary: Boundary, clock: Clock, name: str, source: str) -> Brackets:
     """The brackets of a fitted boundary and clock."""
     low, high = clock.c2 or clock.c2_profile or (None, None)
+    if clock.c2 is None and (not low or high is None or high > _WIDEST * low):
+        low = high = None
     product = boundary.product
     return Brackets(name, product.stable_max, product.collapsed_min, low, high, source, product.refuted)
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from collapse_laws.advise.calibration import Brackets, published_brackets, reference_budget
 from collapse_laws.advise.judge import Rates, judge, rates
-from collapse_laws.advise.readings import NAMES, Reading, readings
+from collapse_laws.advise.readings import NAMES, Reading, counts_synchronisations, readings
 from collapse_laws.logs import ReadLog
 from collapse_laws.outcome import Outcome
 from collapse_laws.protocol import LagError, check_realised_lag
+
+_ROUNDING = 1e-9  # sums of learning rates that agree to this are the same: (a, b] and (b, c] are disjoint
+_IN_UPDATES = (  # of an outcome, what is unknown where the log counts synchronisations and S is not given
+    "updates collapse_step onset_low onset_high partial_drop_step first_drop_step first_drop_low first_drop_high "
+    "lr_budget_spent"
+).split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,13 @@ class Diagnosis:
     verdicts: tuple[Verdict, ...]
     readings: tuple[Reading, ...]
     missing: tuple[str, ...]
+
+    @property
+    def exactness(self) -> str:
+        """How exactly the log dates a drop, in one sentence."""
+        if counts_synchronisations(self.log):
+            return "Without S a drop is dated by the log's step, which counts synchronisations and not updates."
+        return self.log.exactness
 
     @property
     def product(self) -> float | None:
@@ -72,12 +85,12 @@ class Diagnosis:
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "readings": [asdict(reading) for reading in self.readings],
             "missing": list(self.missing),
-            "exactness": log.exactness,
+            "exactness": self.exactness,
             "read": {
                 "path": str(log.path),
                 "rows": log.rows,
                 "steps": log.steps,
-                "updates": log.series.updates,
+                "updates": None if counts_synchronisations(log) else log.series.updates,
                 "duplicates_dropped": log.series.duplicates,
                 "keys": log.keys,
                 "notes": list(log.notes),
@@ -90,14 +103,17 @@ def diagnose(log: ReadLog, lr: float | None = None, calibration: tuple[Brackets,
     """Judge a log. `calibration` replaces the published brackets."""
     rate = rates(log, lr)
     brackets = calibration or published_brackets()
-    outcome = judge(log, rate, reference_budget(brackets))
+    unknown = counts_synchronisations(log)
+    outcome = judge(log, rate, None if unknown else reference_budget(brackets))
     cycle = log.sync_interval or log.series.stride
     event = next(
-        (s for s in (outcome.partial_drop_step, outcome.first_drop_step, outcome.collapse_step) if s is not None),
+        (s for s in (outcome.collapse_step, outcome.first_drop_step, outcome.partial_drop_step) if s is not None),
         None,
     )
+    if unknown:
+        outcome = replace(outcome, **dict.fromkeys(_IN_UPDATES))
     verdicts = [_reward_verdict(log, outcome)]
-    if outcome.partial_drop_step is not None and outcome.partial_drop_step != outcome.first_drop_step:
+    if outcome.partial_drop_index is not None and outcome.partial_drop_index != outcome.first_drop_index:
         verdicts.append(_partial_verdict(log, outcome))
     verdicts += _boundary_verdicts(log, rate, brackets)
     verdicts += _clock_verdicts(log, rate, outcome, brackets)
@@ -125,7 +141,11 @@ def _reward_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
         onset = (
             f"the true onset lies after update {outcome.onset_low}, at the latest at {outcome.onset_high}"
             if log.sync_interval
-            else "the true onset lies up to one S earlier"
+            else (
+                "the true onset lies up to one synchronisation earlier"
+                if counts_synchronisations(log)
+                else "the true onset lies up to one S earlier"
+            )
         )
         sentence = (
             f"Collapsed: the reward fell below {outcome.criterion['rho']:g} of its peak {outcome.peak_reward:.3g} "
@@ -146,12 +166,13 @@ def _reward_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
 
 
 def _where(log: ReadLog, index: int | None, step: int | None) -> str:
+    if counts_synchronisations(log):
+        return f"at the log's step {index * log.series.stride + 1}"  # type: ignore[operator]
     return f"in rollout batch {index} (update {step})" if log.sync_interval else f"at update {step}"
 
 
 def _partial_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
-    cycle = log.sync_interval or log.series.stride
-    place = int((log.snapshots.index * cycle >= outcome.partial_drop_step).argmax())
+    place = int((log.snapshots.index >= outcome.partial_drop_index).argmax())
     value = float(log.snapshots.reward[place])
     where = _where(log, outcome.partial_drop_index, outcome.partial_drop_step)
     sentence = f"A partial drop came first, to {value:.3g} {where}."
@@ -170,20 +191,7 @@ def _boundary_verdicts(log: ReadLog, rate: Rates, brackets: tuple[Brackets, ...]
     if log.sync_interval is None:
         return [_largest_interval(rate.lr, known) for known in brackets if known.stable_max and not known.refuted]
     product = log.sync_interval * rate.lr
-    found = []
-    for known in brackets:
-        low = "none" if known.stable_max is None else f"{known.stable_max:.3g}"
-        high = "none" if known.collapsed_min is None else f"{known.collapsed_min:.3g}"
-        bracket = f"{known.name}, {known.source}: stable up to {low}, collapsed from {high}"
-        text = {
-            "stable": f"at or below every product that is known to be stable ({bracket})",
-            "unstable": f"at or above a product that is known to collapse ({bracket})",
-            "between": f"between the largest stable and the smallest collapsed product ({bracket})",
-            "unknown": f"not placed: this family has no usable bracket ({bracket})",
-        }[known.position(product)]
-        sentence = f"S*eta = {log.sync_interval} * {rate.lr:.3g} = {product:.3g} is {text}."
-        found.append(Verdict("boundary", "S*eta", product, None, sentence))
-    return found
+    return [Verdict("boundary", "S*eta", product, None, known.place(log.sync_interval, rate.lr)) for known in brackets]
 
 
 def _largest_interval(lr: float, known: Brackets) -> Verdict:
@@ -206,9 +214,9 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
         clock = f"c2 in ({known.c2_low:.3g}, {known.c2_high:.3g}] of {known.name}, {known.source}"
         if at is not None:
             relation = "overlaps"
-            if at[1] <= known.c2_low:
+            if at[1] <= known.c2_low * (1 + _ROUNDING):
                 relation = "lies below"
-            elif at[0] >= known.c2_high and log.sync_interval:
+            elif at[0] >= known.c2_high * (1 - _ROUNDING) and log.sync_interval:
                 relation = "lies above"
             elif log.sync_interval is None:
                 relation = "may lie in or below"
@@ -250,7 +258,12 @@ def _lag_verdicts(log: ReadLog) -> list[Verdict]:
 
 def _missing(log: ReadLog, rate: Rates) -> list[str]:
     lacking = []
-    if log.sync_interval is None:
+    if counts_synchronisations(log):
+        lacking.append(
+            "S: the log's step counts synchronisations, and it has no training/global_step; without --sync-interval "
+            "neither learner updates nor the clock can be told."
+        )
+    elif log.sync_interval is None:
         lacking.append(
             "S: give --sync-interval to date the collapse by rollout batch and to place S*eta; the clock needs eta "
             "only."

@@ -105,6 +105,8 @@ def judge_series(
 def judge(log: ReadLog, rate: Rates, reference: float | None) -> Outcome:
     """The outcome of a log. Without S the logged records stand for batches, and the outcome's indices count records."""
     means, cycle = log.snapshots, log.sync_interval or log.series.stride
+    if not log.series.reward.size:
+        raise UserError(f"{log.path}: every record with a reward has a step below 1; steps count updates from 0 or 1.")
     if log.sync_interval is not None and means.index.size < 2:
         raise UserError(
             f"{log.path}: the run's {log.series.updates} updates hold one rollout batch of S={cycle}; a drop needs at "

@@ -52,7 +52,9 @@ _FACTOR, _SIGMAS, _COSINE_CHANGE = 0.25, 3.0, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One metric around the event. `value` at learner update `step` is the one cited; `usual` the median before."""
+    """One metric around the event. `value` at learner update `step` (from 0) is the one cited, the first beyond the
+    threshold; `usual` is the median before; `log_step` is that record's step as the log itself counts, if it does.
+    """
 
     metric: str
     key: str
@@ -61,6 +63,34 @@ class Reading:
     step: int | None
     when: str | None  # before | at, None where nothing was detected
     sentence: str
+    log_step: int | None = None
+
+
+def own_step(log: ReadLog) -> int | None:
+    """The log's step of the first learner update, 0 or 1; None where its records carry none that counts updates."""
+    if log.fully_async and "learner_step" not in log.keys and log.sync_interval is not None:
+        return None  # its step counts synchronisations, and was turned into updates
+    return (0 if log.series.zero_based else 1) if {"step", "learner_step"} & log.keys.keys() else None
+
+
+def step_word(log: ReadLog) -> str:
+    """What the log calls the step that counts updates; a fully-async log's `step` counts synchronisations."""
+    return log.keys["learner_step"] if log.fully_async and "learner_step" in log.keys else "step"
+
+
+def step_note(log: ReadLog) -> str | None:
+    """How the updates of a diagnosis relate to the steps of the log; None where the log has none."""
+    first = own_step(log)
+    if first is None or counts_synchronisations(log):
+        return None
+    what = "record" if log.series.stride == 1 else "update"
+    then = f"{step_word(log)} {'N+1' if first else 'N'}"
+    return f"Update N means after N updates; the first {what} made after it is the log's {then}."
+
+
+def counts_synchronisations(log: ReadLog) -> bool:
+    """Whether the log's records are dated by synchronisations that cannot be turned into updates, for want of S."""
+    return log.fully_async and "learner_step" not in log.keys and log.sync_interval is None
 
 
 def readings(log: ReadLog, event: int | None, cycle: int) -> list[Reading]:
@@ -69,15 +99,39 @@ def readings(log: ReadLog, event: int | None, cycle: int) -> list[Reading]:
     for role, name in NAMES.items():
         values = log.series.metrics.get(role)
         if values is not None and np.isfinite(values).any():
-            found.append(_reading(name, role, log.keys.get(role, role), log.series.last, values, event, cycle))
+            found.append(
+                _reading(
+                    name,
+                    role,
+                    log.keys.get(role, role),
+                    log.series.last,
+                    values,
+                    event,
+                    cycle,
+                    own_step(log),
+                    step_word(log),
+                )
+            )
     return found
 
 
 def _reading(
-    name: str, role: str, key: str, t: np.ndarray, values: np.ndarray, event: int | None, cycle: int
+    name: str,
+    role: str,
+    key: str,
+    t: np.ndarray,
+    values: np.ndarray,
+    event: int | None,
+    cycle: int,
+    own: int | None,
+    word: str,
 ) -> Reading:
     known = np.isfinite(values)
     t, values = t[known], values[known]
+
+    def dated(at: int) -> str:
+        return f"update {int(t[at]) + 1}" if own is None else f"{word} {int(t[at]) + own}"
+
     end = int(t[-1]) + 1 if event is None else event
     place = int(np.searchsorted(t, end))
     start = min(int(np.searchsorted(t, end - 2 * cycle)), place - 3)
@@ -109,16 +163,16 @@ def _reading(
     for when, window in windows:
         change = float(np.median(values[window])) - usual
         if abs(change) > least:
-            at = window.start + int(np.argmax(np.abs(values[window] - usual)))
-            value, step = float(values[at]), int(t[at])
             direction = 1 if change > 0 else -1
+            at = window.start + int(np.argmax(direction * (values[window] - usual) > least))
+            value, step = float(values[at]), int(t[at])
             verb = "rose" if direction > 0 else "fell"
             time = ("before the end" if event is None else "before the drop") if when == "before" else "at the drop"
             sentence = (
-                f"{name} {verb} {time}, from {usual:.3g} (median until update {int(t[start - 1])}) to {value:.3g} at "
-                f"update {step}: {_MEANING[role, direction]}."
+                f"{name} {verb} {time}, from {usual:.3g} (median until {dated(start - 1)}) to {value:.3g} at "
+                f"{dated(at)}: {_MEANING[role, direction]}."
             )
-            return Reading(name, key, usual, value, step, when, sentence)
+            return Reading(name, key, usual, value, step, when, sentence, None if own is None else step + own)
     last = values[place - 1]
     return Reading(
         name,
@@ -127,5 +181,6 @@ def _reading(
         float(last),
         int(t[place - 1]),
         None,
-        f"{name}: a change was not detected (median {usual:.3g}, {last:.3g} at update {int(t[place - 1])}).",
+        f"{name}: a change was not detected (median {usual:.3g}, {last:.3g} at {dated(place - 1)}).",
+        None if own is None else int(t[place - 1]) + own,
     )

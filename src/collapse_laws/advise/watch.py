@@ -1,38 +1,35 @@
 """watch: follow a growing log, print a line for each rollout batch, and raise the alarm once a collapse is confirmed.
 
 The alarm waits for the batch after the drop (the criterion's confirmation), since the end of what is written so far is
-not the end of the run; until then the drop is called suspected. Memory is constant: of the rollout batches, the first,
-the best and the latest are kept, which is all that the criterion looks at. A file that shrinks or is replaced is read
-from its start again, and steps that were seen before count anew.
+not the end of the run; until then the drop is called suspected. Memory does not grow with the log: of the rollout
+batches, the first, the best and the latest are kept, which is all that the criterion looks at, and of the open one its
+records. A file that shrinks or is replaced is read from its start again, and steps that were seen before count anew.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from collapse_laws.advise.calibration import Brackets, reference_budget
+from collapse_laws.advise.calibration import Brackets
+from collapse_laws.advise.follow import LINES_TO_TELL, kind_of_lines
 from collapse_laws.advise.judge import judge_series
 from collapse_laws.errors import UserError
 from collapse_laws.logs.csvlog import CsvTable
 from collapse_laws.logs.jsonlog import JsonLines
-from collapse_laws.logs.keys import choose
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, choose
 from collapse_laws.logs.numbers import LARGEST, MOST_UPDATES, is_rate
-from collapse_laws.logs.reader import LINE_FORMATS, detect
-from collapse_laws.logs.sources import read_head
 from collapse_laws.logs.table import MetricTable
 from collapse_laws.logs.textlog import TextLines, step_of_row
 from collapse_laws.outcome import Outcome
 
 _KEPT = 64  # rollout batches kept, besides the first and the best
-_LONGEST_LINE = 1 << 22
 _NEIGHBOURS = 8
+_PATIENCE = 50  # rows without a step or without a reward after which something seems wrong
+_NAMES_REMEMBERED = 40
 
 
 @dataclass
@@ -69,7 +66,8 @@ class Watcher:
         kind: format of the lines, of `LINE_FORMATS`.
         cycle: S, learner updates a rollout batch.
         lr: the constant learning rate, None: the log's own.
-        brackets: boundary and clock known, for the remaining budget.
+        brackets: boundary and clocks known, for the remaining budget.
+        sure: False where `kind` was guessed from too few lines and is to be told again from the first that come.
     """
 
     def __init__(
@@ -81,28 +79,43 @@ class Watcher:
         brackets: tuple[Brackets, ...],
         reward_key: str | None = None,
         step_key: str | None = None,
+        sure: bool = True,
     ) -> None:
         self._path, self._kind, self._cycle, self._given_lr = path, kind, cycle, lr
         self._keys = (reward_key, step_key)
-        self._budget = reference_budget(brackets)
+        self._brackets = brackets
         self.batches = Batches()
         self.outcome: Outcome | None = None
         self.collapsed = False
+        self.warning: str | None = None  # set once, where the log is not understood
         self._lr = lr
-        self._spent = 0.0
-        self._counted = 0  # updates whose learning rate is spent
-        self._open: int | None = None  # batch that is being summed
-        self._sum, self._records = 0.0, 0
+        self._introduced = False
+        self._held: list[str] | None = None if sure else []  # first lines, until they tell the kind
+        self._names: dict[str, None] = {}  # numbers met, for the sentence that says what the log has
+        self._rows = 0
+        self._met_step = self._met_reward = False
         self._step: float | None = None  # of the record that is being completed
         self._reward: float | None = None
+        self._reward_name: str | None = None
+        self._fully_async = False
+        self._begin()
+        self.restart()
+
+    def _begin(self) -> None:
+        """Nothing has been read of the run yet."""
+        self.batches = Batches()
+        self._spent = 0.0
+        self._counted = 0  # updates whose learning rate is spent
+        self._open: int | None = None  # batch that is being filled
+        self._rewards: dict[int, float] = {}  # of the open batch, by update
         self._zero_based: bool | None = None
         self._suspected: int | None = None
-        self._reward_name: str | None = None
-        self.restart()
 
     def restart(self) -> None:
         """A new file begins: its parser starts afresh, what was learned stays."""
         self._table = MetricTable(key for key in self._keys if key)
+        if self._held is not None:
+            self._held = []
         if self._kind in ("csv", "wandb_csv"):
             self._parser: CsvTable | JsonLines | TextLines = CsvTable(self._table, self._path)
         elif self._kind in ("jsonl", "verl_file"):
@@ -112,29 +125,54 @@ class Watcher:
 
     def feed(self, line: str) -> list[str]:
         """Take in one complete line."""
+        if self._held is not None:
+            self._held.append(line)
+            enough = sum(bool(held.strip()) for held in self._held) >= LINES_TO_TELL
+            return self._tell_kind() if enough else []
         self._parser.feed(line)
         row = self._table.take()
-        if not row:
-            return []
+        self._look_for_keys(row)
+        return self._take_in(row) if row else []
+
+    def finish(self) -> list[str]:
+        """The log has ended: the last record and the last batch are complete. UserError where none ever was."""
+        said = self._tell_kind() if self._held else []
+        said += self._close_record()
+        if not self.collapsed:
+            said += self._close_batch()
+        if not self.batches.index:
+            raise UserError(self._what_is_missing())
+        return said
+
+    def _tell_kind(self) -> list[str]:
+        lines, self._held = self._held or [], None
+        kind = kind_of_lines(self._path, "\n".join([*lines, ""]).encode())
+        if kind != self._kind:
+            self._kind = kind
+            self.restart()
+        return [sentence for line in lines for sentence in self.feed(line)]
+
+    def _take_in(self, row: dict[str, float]) -> list[str]:
         step = self._step_of(row)
         if step is not None and not abs(step) <= MOST_UPDATES:
             step = None
-        reward = self._reward_of(row)
-        lr = next((v for k, v in row.items() if _has_role(k, "lr")), None)
-        if lr is not None and self._given_lr is None and is_rate(lr):
-            self._lr = lr
-        said = []
+        said: list[str] = []
+        reward = self._reward_of(row, said)
+        self._met_step |= step is not None
+        self._met_reward |= reward is not None
         if step is not None and step != self._step:
-            said = self._close_record()
+            said += self._close_record()
             self._step, self._reward = step, None
         if reward is not None:
             self._reward = reward
+        lr = next((v for k, v in row.items() if _has_role(k, "lr")), None)
+        if lr is not None and self._given_lr is None and is_rate(lr):
+            self._lr = lr
+        if self._lr is not None and not self._introduced:
+            self._introduced = True
+            said += [known.place(self._cycle, self._lr) for known in self._brackets]
+            said += [f"clock: {clock}" for known in self._brackets if (clock := known.clock(self._lr))]
         return said
-
-    def finish(self) -> list[str]:
-        """The log has ended: the last record and the last batch are complete."""
-        said = self._close_record()
-        return said + self._close_batch()
 
     def _step_of(self, row: dict[str, float]) -> float | None:
         if self._keys[1]:
@@ -143,15 +181,22 @@ class Watcher:
         if learner is not None:
             return learner
         key = choose([(k, 1) for k in row], "step")
+        self._fully_async |= any(k.startswith("fully_async/") for k in row)
+        if key and self._fully_async:
+            return row[key] * self._cycle - 1  # it counts synchronisations; record v ends with update vS-1
         return row[key] if key else step_of_row(row)
 
-    def _reward_of(self, row: dict[str, float]) -> float | None:
+    def _reward_of(self, row: dict[str, float], said: list[str]) -> float | None:
         if self._keys[0]:
             return row.get(self._keys[0])
         key = choose([(k, 1) for k in row], "reward")
         if key is None:
             return None
         if self._reward_name is None or choose([(key, 1), (self._reward_name, 1)], "reward") == key:
+            if self._reward_name not in (None, key):  # what stood under a lesser name, in a sample say, was no reward
+                said.append(f"the reward is {key!r}; what was read under {self._reward_name!r} is left out")
+                self._begin()
+                self._step = self._reward = None
             self._reward_name = key  # the best name met so far
         return row.get(self._reward_name)
 
@@ -164,24 +209,33 @@ class Watcher:
         reward, self._reward = self._reward, None
         if t < 0:
             return []
+        batch = t // self._cycle
+        said = []
+        if self._open is not None and batch > self._open:
+            said = self._close_batch()
+        elif self._open is not None and (batch < self._open or t in self._rewards):
+            self._go_back(t)
+        self._open = batch
+        if abs(reward) <= LARGEST:
+            self._rewards[t] = reward
         if self._lr is not None and t + 1 > self._counted:
             self._spent += self._lr * (t + 1 - self._counted)
             self._counted = t + 1
-        batch = t // self._cycle
-        said = []
-        if self._open is not None and batch != self._open:
-            said = self._close_batch()
-        self._open = batch
-        if abs(reward) <= LARGEST:
-            self._sum += reward
-            self._records += 1
         return said
 
+    def _go_back(self, t: int) -> None:
+        """Update t is made again, by a resume or in a new run: what came of it and after it is void."""
+        self._rewards = {at: value for at, value in self._rewards.items() if at < t}
+        self._suspected = None
+        if self._counted > t:
+            self._spent *= t / self._counted
+            self._counted = t
+
     def _close_batch(self) -> list[str]:
-        if self._open is None or not self._records:
+        if self._open is None or not self._rewards:
             return []
-        index, mean = self._open, self._sum / self._records
-        self._sum, self._records = 0.0, 0
+        index, mean = self._open, sum(self._rewards.values()) / len(self._rewards)
+        self._rewards.clear()
         self.batches.add(index, mean)
         self.outcome = self.batches.outcome(self._cycle)
         said = [self._progress(index, mean)]
@@ -205,70 +259,44 @@ class Watcher:
         if self._lr is None:
             return f"{text} (no learning rate: give --lr for the clock)"
         text += f" S*eta {self._cycle * self._lr:.3g} spent {self._spent:.3g}"
-        if self._budget is not None:
-            left = self._budget - self._spent
-            text += f" of c2 {self._budget:.3g}"
-            text += f", {max(0, round(left / self._lr))} updates left" if left > 0 else ", past the clock"
-        return text
+        clocks = []
+        for known in self._brackets:
+            if known.c2_high is not None:
+                left = round((known.c2_high - self._spent) / self._lr)
+                clocks.append(f"{left if left > 0 else 'past it'} ({known.name})")
+        return f"{text}, updates left to the clock: {', '.join(clocks)}" if clocks else text
+
+    def _look_for_keys(self, row: dict[str, float]) -> None:
+        """Remember the names met, and set `warning` once where many rows have shown no step or no reward."""
+        if self._met_step and self._met_reward:
+            return
+        self._rows += bool(row)
+        for name in (*row, *self._table.seen):
+            if len(self._names) < _NAMES_REMEMBERED and name not in (ORDINAL, BAR_STEP, TOTAL):
+                self._names[name] = None
+        if max(self._rows, max(self._table.seen.values(), default=0)) == _PATIENCE and self.warning is None:
+            self.warning = f"{_PATIENCE} rows were read and none can be used: {self._what_is_missing()}"
+
+    def _what_is_missing(self) -> str:
+        """The sentence that says which of step and reward the log lacks, and which numbers it has."""
+        names = [repr(name[:60]) for name in self._names]
+        has = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") if names else "none"
+        for option, asked, met in zip(
+            ("--reward-key", "--step-key"), self._keys, (self._met_reward, self._met_step), strict=True
+        ):
+            if asked is not None and not met:
+                return f"{self._path} has no numbers under {option} {asked!r}; it has: {has}."
+        if not self._met_reward:
+            return (
+                f"{self._path} has no reward that is known by name; give its key with --reward-key (numbers found: "
+                f"{has})."
+            )
+        if not self._met_step:
+            return (
+                f"{self._path} has no step that is known by name; give its key with --step-key (numbers found: {has})."
+            )
+        return f"{self._path} has no record with a step above 0 and a finite reward, so no rollout batch can be judged."
 
 
 def _has_role(key: str, role: str) -> bool:
     return choose([(key, 1)], role) is not None
-
-
-def line_format(path: Path) -> str:
-    """The kind of a log that grows by lines; UserError for one that does not, or that has no line yet."""
-    with open(path, "rb") as file:
-        magic = file.read(2)
-    if magic in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff"):
-        raise UserError(f"{path} is compressed or UTF-16; watch follows plain text, `collapse-laws diagnose` reads it.")
-    kind = detect(path, read_head(path))
-    if kind not in LINE_FORMATS:
-        raise UserError(f"{path} is of the kind {kind}, which does not grow by lines; use `collapse-laws diagnose`.")
-    return kind
-
-
-def follow(path: Path, poll_seconds: float, idle_seconds: float | None) -> Iterator[str | None]:
-    """Complete lines of a growing file; None where it began anew (truncated or replaced).
-
-    Ends after `idle_seconds` without a new byte (None: never); an unterminated last line is then given too. The bytes
-    of a partial line wait for their newline, at most 4 MiB of them.
-    """
-    file = open(path, "rb")
-    rest = b""
-    quiet_since = time.monotonic()
-    try:
-        while True:
-            chunk = file.read(1 << 16)
-            if chunk:
-                quiet_since = time.monotonic()
-                parts = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
-                rest = parts.pop()[-_LONGEST_LINE:]
-                for part in parts:
-                    yield part.decode("utf-8", "replace")
-                continue
-            fresh = _replaced(path, file)
-            if fresh:
-                file.close()
-                file, rest = open(path, "rb"), b""
-                yield None
-                continue
-            if idle_seconds is not None and time.monotonic() - quiet_since >= idle_seconds:
-                if rest:
-                    yield rest.decode("utf-8", "replace")
-                return
-            time.sleep(poll_seconds)
-    finally:
-        file.close()
-
-
-def _replaced(path: Path, file: object) -> bool:
-    """Whether the path now names another file (rotation), or this one is shorter than what was read (truncation)."""
-    try:
-        now = os.stat(path)
-    except FileNotFoundError:
-        return False  # between the two renames of a rotation
-    held = os.fstat(file.fileno())  # type: ignore[attr-defined]
-    if (now.st_ino, now.st_dev) != (held.st_ino, held.st_dev):
-        return True
-    return held.st_size < file.tell()  # type: ignore[attr-defined]

@@ -6,11 +6,12 @@ import argparse
 import json
 from pathlib import Path
 
-from collapse_laws.advise.calibrate import advice, calibrate, observe_group, observe_logs
+from collapse_laws.advise.calibrate import Calibration, advice, calibrate, observe_group, observe_logs
 from collapse_laws.advise.calibration import save_calibration
 from collapse_laws.advise.wording import printable
-from collapse_laws.commands.diagnose import add_log_arguments, finite
+from collapse_laws.commands.diagnose import add_log_arguments, check_output, finite
 from collapse_laws.errors import UserError
+from collapse_laws.logs.numbers import MOST_SYNC_INTERVAL, MOST_UPDATES, is_rate
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +43,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     for name in ("want_sync_interval", "want_lr", "want_horizon"):
         value = getattr(args, name)
-        if value is not None and not value > 0:
-            raise UserError(f"--{name.replace('_', '-')} {value} is not allowed; allowed: a number above 0.")
+        most = MOST_SYNC_INTERVAL if name == "want_sync_interval" else MOST_UPDATES
+        allowed = value is None or (is_rate(value) if name == "want_lr" else 0 < value <= most)
+        if not allowed:
+            limits = "a learning rate such as 1e-6" if name == "want_lr" else f"a whole number from 1 to {most}"
+            raise UserError(f"--{name.replace('_', '-')} {value} is not allowed; allowed: {limits}.")
+    check_output("--output", args.output)
     runs = observe_group(args.runs[0]) if len(args.runs) == 1 else None
     if runs is None:
         keys = {"format": args.format, "reward_key": args.reward_key, "step_key": args.step_key}
@@ -67,11 +72,19 @@ def run(args: argparse.Namespace) -> int:
         print(printable(f"{run_.name}: S={run_.sync_interval} eta={run_.lr:.3g} {run_.label}{onset}"))
     b = found.brackets
     print(f"boundary of S*eta: stable up to {_number(b.stable_max)}, collapsed from {_number(b.collapsed_min)}")
-    print(f"clock of t*eta: c2 in ({_number(b.c2_low)}, {_number(b.c2_high)}]")
+    print(f"clock of t*eta: {_clock(found)}")
     print(f"law (i): {found.boundary.verdict}. {found.boundary.reason}")
     print(f"law (ii): {found.clock.verdict}. {found.clock.reason}")
     print(*sentences, f"written: {args.output}", sep="\n")
     return 0
+
+
+def _clock(found: Calibration) -> str:
+    low, high = found.brackets.c2_low, found.brackets.c2_high
+    if found.clock.runs and found.clock.c2 is None:
+        shared = "the collapsed runs share no clock"
+        return shared if high is None else f"{shared}; with scatter, c2 in ({_number(low)}, {_number(high)}]"
+    return "unknown, since no run of S >= 2 collapsed" if high is None else f"c2 in ({_number(low)}, {_number(high)}]"
 
 
 def _number(value: float | None) -> str:

@@ -12,6 +12,7 @@ from collapse_laws.advise.calibration import load_calibration
 from collapse_laws.advise.diagnose import diagnose
 from collapse_laws.advise.page import write_page
 from collapse_laws.advise.wording import as_text
+from collapse_laws.errors import UserError
 from collapse_laws.logs import FORMATS, read_log
 
 
@@ -42,7 +43,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with the plots")
 
 
+def check_output(option: str, path: Path) -> None:
+    """Make the folder of a file that is to be written, before the work; UserError where no file can be there."""
+    if path.is_dir():
+        raise UserError(f"{option} {path} is a directory; give the name of a file.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{option} {path} is not allowed: a part of its folder's name is a file.") from None
+
+
 def run(args: argparse.Namespace) -> int:
+    if args.html is not None:
+        check_output("--html", args.html)
     calibration = load_calibration(args.calibration) if args.calibration else None
     log = read_log(
         args.log,
@@ -52,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         sync_interval=args.sync_interval,
     )
     found = diagnose(log, args.lr, calibration)
-    if args.html:
+    if args.html is not None:
         write_page(args.html, found)
     print(json.dumps(finite(found.to_json()), indent=1, allow_nan=False) if args.json else as_text(found))
     return 0

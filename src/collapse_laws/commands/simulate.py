@@ -29,6 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.studies < 1 or args.jobs < 1 or min(args.sync_intervals) < 1:
         raise UserError("--studies, --jobs and --sync-intervals must be at least 1.")
+    if min(args.seed, *args.seeds) < 0:
+        raise UserError("--seed and --seeds must be at least 0.")
     if args.records:
         return _records(args)
     designs = [design for design in DESIGNS if design.name == MAIN_DESIGN or not args.main_only]

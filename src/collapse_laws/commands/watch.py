@@ -14,13 +14,17 @@ import sys
 from pathlib import Path
 
 from collapse_laws.advise.calibration import load_calibration, published_brackets
-from collapse_laws.advise.watch import Watcher, follow, line_format
+from collapse_laws.advise.follow import follow, line_format
+from collapse_laws.advise.watch import Watcher
 from collapse_laws.advise.wording import printable
 from collapse_laws.commands.diagnose import add_log_arguments
 from collapse_laws.errors import UserError
 from collapse_laws.logs.numbers import check_rate, check_sync_interval
 from collapse_laws.logs.own import is_record_directory, read_record
+from collapse_laws.logs.reader import LINE_FORMATS
 from collapse_laws.runrecord import STEPS
+
+LONGEST_WAIT = 86_400.0  # seconds; a day between looks is beyond any use
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,17 +77,25 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("watch needs --sync-interval: an alarm is dated by rollout batches.")
     check_sync_interval(interval)
     check_rate(args.lr)
-    if args.poll <= 0:
-        raise UserError(f"--poll {args.poll:g} is not allowed; allowed: a number above 0.")
+    if not 0 < args.poll <= LONGEST_WAIT:
+        raise UserError(f"--poll {args.poll:g} is not allowed; allowed: a number above 0, at most {LONGEST_WAIT:g}.")
+    if args.until_idle is not None and not args.until_idle >= 0:
+        raise UserError(f"--until-idle {args.until_idle:g} is not allowed; allowed: a number of at least 0.")
     brackets = load_calibration(args.calibration) if args.calibration else published_brackets()
-    kind = args.format or line_format(path)
-    watcher = Watcher(path, kind, interval, args.lr, brackets, args.reward_key, args.step_key)
-    for line in follow(path, args.poll, args.until_idle):
+    kind, sure = (args.format, True) if args.format else line_format(path)
+    if kind not in LINE_FORMATS:
+        raise UserError(f"--format {kind} does not grow by lines; watch follows {', '.join(LINE_FORMATS)}.")
+    watcher = Watcher(path, kind, interval, args.lr, brackets, args.reward_key, args.step_key, sure)
+    warned = False
+    for line in follow(path, args.poll, args.until_idle, lambda sentence: _say([sentence])):
         if line is None:
             watcher.restart()
             print("the log began anew (rotated or truncated)", flush=True)
             continue
         _say(watcher.feed(line))
+        if watcher.warning and not warned:
+            warned = True
+            print(printable(f"collapse-laws: warning: {watcher.warning}"), file=sys.stderr, flush=True)
         if watcher.collapsed:
             return _alarm(args, watcher)
     _say(watcher.finish())
