@@ -84,9 +84,9 @@ reproduce-smoke: env  ## the whole road in a minute, on a 2x2 miniature
 
 restore: env  ## pull the recorded runs, train nothing, and make tables, figures and page from them
 	dvc pull
-	@if snakemake --dry-run --config study=$(STUDY) | grep -E '^(warmstart|train|evaluate) '; then \
-	  echo "Some runs of study $(STUDY) are not among the recorded ones, see above; \`make reproduce\` makes them." >&2; exit 1; fi
-	$(SNAKEMAKE) --config study=$(STUDY)
+	@if snakemake --dry-run --config study=$(STUDY) extent=full | grep -E '^(warmstart|train|evaluate) '; then \
+	  echo "Some runs of study $(STUDY) are not among the recorded ones, see above; \`make reproduce-full\` makes them." >&2; exit 1; fi
+	$(SNAKEMAKE) --config study=$(STUDY) extent=full
 
 record: env  ## after a grid run: write the hashes to dvc.lock and put the outputs into the remotes
 	$(SNAKEMAKE) results/smoke/table1.csv

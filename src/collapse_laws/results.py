@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from collapse_laws.errors import UserError
-from collapse_laws.fingerprint import training_fingerprint
+from collapse_laws.laws.results import outdated
 from collapse_laws.runrecord import MANIFEST, RunRecord, read_run
 from collapse_laws.study import Cell, load_params, load_study, study_names
 
@@ -129,7 +129,7 @@ def load_results(params: Path, name: str | None = None) -> StudyResults:
     rows, outcomes = [], {}
     for cell in study.planned:
         found = read_json(directory / "cells" / f"{cell.name}.json")
-        if found is not None and not _outdated(cell, found):
+        if found is not None and not outdated(cell, found):
             outcomes[cell.name] = found
         rows.append(_row(cell, study.arms[cell.arm], found))
     known = {cell.name for cell in study.planned}
@@ -158,20 +158,10 @@ def typed_cells(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return frame
 
 
-def _outdated(cell: Cell, found: dict[str, Any]) -> str:
-    """Why an outcome does not count, or nothing; one that does not say what made it is a foreign one and counts."""
-    if found.get("settings_digest") != cell.digest:
-        return "Only a record made with other settings than params.yaml's exists."
-    source = found.get("run", {}).get("source_fingerprint")
-    if source is not None and source != training_fingerprint(cell.trainer):
-        return "Only a record made by another version of the trainer's source exists."
-    return ""
-
-
 def _row(cell: Cell, arm: dict[str, Any], found: dict[str, Any] | None) -> dict[str, Any]:
     outcome: dict[str, Any] = {"label": NOT_RUN, "reason": "This cell was not run."}
     run: dict[str, Any] = {}
-    if found is not None and (reason := _outdated(cell, found)):
+    if found is not None and (reason := outdated(cell, found)):
         outcome["reason"] = reason
     elif found is not None:
         outcome, run = found["outcome"], found.get("run", {})

@@ -142,7 +142,7 @@ def manifest(cell: Cell, updates: int, stop_reason: str) -> dict:
         "ratio": cell.settings["ratio"],
         "settings": cell.settings,
         "settings_digest": cell.digest,
-        "source_fingerprint": "feedfacefeedface",
+        "source_fingerprint": None,
         "horizon_updates": cell.horizon_updates,
         "updates": updates,
         "stop_reason": stop_reason,

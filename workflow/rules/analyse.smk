@@ -27,7 +27,7 @@ def cell_names(wildcards):
 
 
 rule laws:
-    """Boundary and clock of a study."""
+    """Boundary and clock of a study, from every outcome that counts: those of the extent and others that are there."""
     input:
         outcomes,
     output:
@@ -38,7 +38,7 @@ rule laws:
     params:
         cells=cell_names,
     shell:
-        "{COMMAND} laws --study {wildcards.study} --extent {EXTENT} >{log} 2>&1"
+        "{COMMAND} laws --study {wildcards.study} >{log} 2>&1"
 
 
 rule published:

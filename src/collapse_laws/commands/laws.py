@@ -14,12 +14,11 @@ from collapse_laws.study import PARAMS, load_study
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--params", type=Path, default=PARAMS)
     parser.add_argument("--study", help="default: the active study")
-    parser.add_argument("--extent", help="core or full; default: params.yaml's")
     parser.add_argument("--out", type=Path, help="default: results/<study>/laws.json")
 
 
 def run(args: argparse.Namespace) -> int:
-    study = load_study(args.params, args.study, args.extent)
+    study = load_study(args.params, args.study)
     result = study_laws(study)
     write_json(args.out or laws_path(study.name), result)
     for group in result["groups"]:

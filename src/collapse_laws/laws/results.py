@@ -17,6 +17,7 @@ from typing import Any
 from collapse_laws.changepoint import crosschecks
 from collapse_laws.collapse import SENSITIVITY_RHOS, classify, run_arguments, sensitivity
 from collapse_laws.errors import UserError
+from collapse_laws.fingerprint import training_fingerprint
 from collapse_laws.laws.boundary import fit_boundary
 from collapse_laws.laws.clock import fit_clock
 from collapse_laws.laws.observation import Observation
@@ -119,22 +120,34 @@ def read_cell(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not JSON ({error}); run `collapse-laws extract` again.") from None
 
 
-def study_laws(study: Study) -> dict[str, Any]:
-    """The content of laws.json for a study, from those of its cells' files that are there.
+def outdated(cell: Cell, found: Mapping[str, Any]) -> str:
+    """Why an outcome does not count, as a sentence, or nothing; one that does not say what made it counts."""
+    if found.get("settings_digest") != cell.digest:
+        return "Only a record made with other settings than params.yaml's exists."
+    source = found.get("run", {}).get("source_fingerprint")
+    if source is not None and source != training_fingerprint(cell.trainer):
+        return "Only a record made by another version of the trainer's source exists."
+    return ""
 
-    Raises UserError where a file belongs to other settings than the study's.
+
+def study_laws(study: Study) -> dict[str, Any]:
+    """The content of laws.json for a study, from those of its planned cells' files that are there and not outdated.
+
+    Raises UserError where an outdated file is of a cell within the study's extent.
     """
     results = {}
-    for cell in study.cells:
+    asked = {cell.name for cell in study.cells}
+    for cell in study.planned:
         path = cell_path(study.name, cell.name)
-        if path.exists():
-            results[cell.name] = read_cell(path)
-            if results[cell.name].get("settings_digest") != cell.digest:
-                raise UserError(
-                    f"{path} belongs to other settings than params.yaml gives for {cell.name}; run `collapse-laws "
-                    "extract` again."
-                )
-    planned = [(cell.arm, cell.model, cell.name) for cell in study.cells]
+        if not path.exists():
+            continue
+        found = read_cell(path)
+        reason = outdated(cell, found)
+        if reason and cell.name in asked:
+            raise UserError(f"{path} does not count for {cell.name}: {reason} Run `collapse-laws extract` again.")
+        if not reason:
+            results[cell.name] = found
+    planned = [(cell.arm, cell.model, cell.name) for cell in study.planned]
     return laws_result(study.name, study.scale, planned, results)
 
 

@@ -9,6 +9,7 @@ estimators meet known truths on and off the laws.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,4 +141,4 @@ def write_record(run: SimulatedRun, truth: Truth, study: str, cell: str, directo
         "timings": {},
     }
     finish(work, directory, manifest)
-    work.rmdir()
+    shutil.rmtree(work)
