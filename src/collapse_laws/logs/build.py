@@ -16,7 +16,7 @@ from collapse_laws.logs.keys import BAR_STEP, ORDINAL, choose, rivals
 from collapse_laws.logs.numbers import MOST_UPDATES, credible
 from collapse_laws.logs.series import Series, resolve_repeats, spans
 from collapse_laws.logs.snapshots import SnapshotMeans, snapshot_means
-from collapse_laws.logs.steps import logging_stride, steps_of_rows
+from collapse_laws.logs.steps import is_setting, logging_stride, steps_of_rows
 from collapse_laws.logs.table import MetricTable
 from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord
 
@@ -165,8 +165,9 @@ def _choose_keys(
             if not table.count(asked):
                 raise UserError(f"{where} has no numbers under {name} {asked!r}; it has: {_listed(table)}.")
             keys[role] = asked
+    dated = [(key, count) for key, count in counts if not is_setting(table, key)]
     for role in ("reward", "step", "learner_step", "version", "stale", *_METRICS):
-        if role not in keys and (found := choose(counts, role)):
+        if role not in keys and (found := choose(dated if role == "step" else counts, role)):
             keys[role] = found
     if "reward" not in keys:
         raise UserError(

@@ -12,7 +12,7 @@ import re
 from array import array
 from collections.abc import Iterable
 
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, role_of
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, SPLIT_KEYS, TOTAL, is_held_out, role_of
 from collapse_laws.logs.numbers import PLAIN, WRAPPED, parse_number
 from collapse_laws.logs.sources import strip_colours
 from collapse_laws.logs.table import MetricTable
@@ -31,9 +31,12 @@ _KEY = rf"(?<![\w/\-.]){_NOT_AFTER}['\"]?([A-Za-z_][\w/.@\-]*)['\"]?"
 _PAIR = re.compile(rf"{_KEY}\s*[:=]\s*['\"]?(?:{WRAPPED})?((?>{PLAIN}))(?![\w:])")
 _SPACED = re.compile(rf"{_KEY}\s+((?>{PLAIN}))(?![\w:/])")
 _SPOKEN_STEP = re.compile(
-    r"\b(?:global[ _]?|train(?:ing)?[ _]?)?(?:step|iter|iteration|update)\b[ \[#:=]*(\d+)(?![\d.])",
+    r"\b(?:(?:global[ _]?|train(?:ing)?[ _]?)?(?:step|iter|iteration|update)\b|rollout(?= \d+: \{))"  # rollout: slime
+    r"[ \[#:=]*(\d+)(?![\d.])",
     re.IGNORECASE,
 )
+# 'mode': 'val' among the metrics of a line
+_SPLIT = re.compile(rf"\b(?:{'|'.join(sorted(SPLIT_KEYS))})['\"]?\s?[:=]\s?['\"]?([A-Za-z_\-]+)")
 _BAR = re.compile(r"(?:^|\r|[^\w])(\d+)/(\d+) \[")
 _OTHER_BAR = re.compile(
     r"load|map|filter|fetch|token|download|generat|shard|captur|process|sav|eval|valid|convert|compil|warm",
@@ -175,6 +178,8 @@ class TextLines:
         if step is None and not known:
             for key, _ in pairs:
                 self.table.note(key)
+            return
+        if ("val" in line or "test" in line or "dev" in line) and any(map(is_held_out, _SPLIT.findall(line))):
             return
         if step is not None:
             self._open(step)
