@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
+import os
+import sys
+import threading
 from pathlib import Path
 
 import log_variants as variants
@@ -80,6 +84,71 @@ def test_full_series_is_read_exactly(tmp_path: Path) -> None:
     assert np.allclose(log.record.steps["reward_mean"], variants.REWARDS)
     assert list(log.record.steps["t"]) == list(range(48))
     assert log.record.steps["lr"].eq(1e-6).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("verl file utf16", "verl_file"),
+        ("state behind a long head", "trl_trainer_state"),
+        ("jsonl of text", "verl_console"),
+        ("jsonl old line ends", "jsonl"),
+        ("json pandas", "json"),
+    ],
+)
+def test_kind_is_named(name: str, kind: str, tmp_path: Path) -> None:
+    assert read_log(variants.write(name, tmp_path)).format == kind
+
+
+@pytest.mark.parametrize("pretty", [False, True])
+def test_a_column_that_grows_like_a_step_is_named(pretty: bool, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    rows = [{"episode": s, "total_steps": 48, "seed": 3, "reward": r} for s, r in variants.averages(2)]
+    path.write_text(json.dumps(rows, indent=1) if pretty else "\n".join(map(json.dumps, rows)))
+    notes = read_log(path, sync_interval=4).notes
+    assert any("no step is known by its name" in note for note in notes)
+    assert any("'episode' grows as a step does" in note and "--step-key 'episode'" in note for note in notes)
+    log = read_log(path, sync_interval=4, step_key="episode")
+    assert (diagnose(log).to_json()["collapse_index"], log.notes) == (9, ())
+
+
+def test_samples_that_speak_of_steps_and_rewards_do_not_hide_the_dictionaries(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    dictionaries = variants.printed(1, "before").decode().splitlines()
+    dictionaries.insert(9, "Step 3: so the reward: 5")
+    path.write_text("\n".join(dictionaries))
+    assert diagnose(read_log(path, sync_interval=4)).to_json()["collapse_index"] == 9
+
+
+@pytest.mark.parametrize("name", ["gzip", "jsonl reward", "console utf16", "state"])
+def test_pipes_and_the_standard_input(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe can be read once, and gives a part at a time."""
+    data = variants.VARIANTS[name]() if name != "jsonl reward" else variants.VARIANTS[name]() + b" " * 200_000
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(data,), daemon=True)
+    writer.start()
+    log = read_log(path, sync_interval=4)
+    writer.join()
+    assert (log.path, log.record.manifest["source"]) == (path, str(path))
+    assert diagnose(log).to_json()["collapse_index"] == 9
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert diagnose(read_log("-", sync_interval=4)).to_json()["collapse_index"] == 9
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(UserError, match="^- is empty"):
+        read_log("-")
+
+
+def test_a_directory_with_one_log(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "run.jsonl").write_bytes(variants.VARIANTS["verl file"]())
+    (tmp_path / "notes.txt").write_text("bought milk")
+    (tmp_path / "config.json").write_text('{"lr": 1e-6}')
+    log = read_log(tmp_path, sync_interval=4)
+    assert (log.format, diagnose(log).to_json()["collapse_index"]) == ("verl_file", 9)
+    (tmp_path / "other.jsonl").write_bytes(variants.VARIANTS["jsonl reward"]())
+    with pytest.raises(UserError, match=r"holds 2 logs \(other.jsonl, project/run.jsonl\)"):
+        read_log(tmp_path)
 
 
 def test_inferred_steps_are_said(tmp_path: Path) -> None:
