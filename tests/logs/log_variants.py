@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import math
+import pprint
 from collections.abc import Callable
 from pathlib import Path
 
@@ -266,6 +267,19 @@ def with_evaluation(name: str, word: str) -> list[dict]:
     return rows
 
 
+def printed_over_lines(every: int, ends: str = "\n", prefix: str = "") -> bytes:
+    """Dictionaries by pprint: keys sorted, one a line, the step last; a configuration and prose among them."""
+    lines = ["{'trainer': {'steps': None,", "             'lr': 1e-06}}", "config = {", "prose of a reward: none", ""]
+    for step, reward in averages(every):
+        values = {"learning_rate": LR, "loss": 0.0, "num_tokens": 4096.0, "reward": reward, "step": step, "zeta": 1}
+        lines += pprint.pformat(values, width=20).splitlines()
+    return (ends.join(prefix + line for line in lines) + ends).encode()
+
+
+def step_below(lines_of: Callable[[int, float], list[str]], every: int = 1) -> bytes:
+    return _lines([line for step, reward in averages(every) for line in lines_of(step, reward)])
+
+
 STEP_NAMES = (
     "train_step train_steps trainStep train/step global_steps globalStep current_step current_steps opt_step rl_step "
     "rl/step outer_step actor/step step_idx step_id n_step global_iteration progress/batch"
@@ -392,6 +406,24 @@ VARIANTS: dict[str, Callable[[], bytes]] = {
     "printed under panels": lambda: printed_under_panels(bars=True),
     "printed under panels without bars": lambda: printed_under_panels(bars=False),
     "printed after a line on the step": lambda: b"  Continuing training from global step 0\n" + printed(2, "before"),
+    "printed over lines": lambda: printed_over_lines(2),
+    "printed over lines by ray": lambda: printed_over_lines(1, "\r\n", "(TaskRunner pid=3165) "),
+    "step below its metrics": lambda: step_below(lambda s, r: [f"reward: {r}", f"step: {s}"]),
+    "step below several metrics": lambda: step_below(
+        lambda s, r: ["-----", f"lr: {LR}", "loss: 0.1", f"reward: {r}", f"step: {s}"], every=2
+    ),
+    "boxed table": lambda: step_below(
+        lambda s, r: [
+            f"StatsLogger INFO: Epoch 1/1 Step {s}/{UPDATES} Train step {s}/{UPDATES} done.",
+            "\u256d\u2500\u2500\u252c\u2500\u2500\u256e",
+            f"\u2502 grpo_actor/task_reward/avg \u2502 {r:.4e} \u2502",
+            f"\u2502 grpo_actor/update/lr       \u2502 {LR:.4e} \u2502",
+            "\u2502 grpo_actor/task_reward/max \u2502 1.0000e+00 \u2502",
+        ]
+    ),
+    "table of signs": lambda: step_below(
+        lambda s, r: ["-" * 20, "| rollout/ |  |", f"|  ep_rew_mean | {r:.4f} |", f"|  iterations | {s} |", "-" * 20]
+    ),
     "jsonl with commas": lambda: json_rows("step", "reward").replace(b"\n", b",\n"),
     "jsonl old line ends": lambda: json_rows("step", "reward").replace(b"\n", b"\r"),
     "jsonl of text": lambda: _lines(

@@ -151,6 +151,24 @@ def test_a_directory_with_one_log(tmp_path: Path) -> None:
         read_log(tmp_path)
 
 
+def test_a_step_below_its_metrics_is_said_and_needs_its_signs(tmp_path: Path) -> None:
+    log = read_log(variants.write("step below its metrics", tmp_path), sync_interval=4)
+    assert log.notes == ("each step stands below its metrics in this log",)
+    assert np.allclose(log.series.reward, variants.REWARDS)
+    path = tmp_path / "log"
+    path.write_text("".join(f"step: {s}\nreward: {r}\n" for s, r in enumerate(variants.REWARDS, 1)))
+    assert np.allclose(read_log(path).series.reward, variants.REWARDS)
+    path.write_text("reward: 9.0\n" + path.read_text())  # of a configuration
+    assert np.allclose(read_log(path).series.reward, variants.REWARDS)
+
+
+def test_a_dictionary_cut_by_the_end_of_the_log_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    whole = variants.printed_over_lines(1)
+    path.write_bytes(whole[: whole.rindex(b"'step'")])
+    assert np.allclose(read_log(path).series.reward, variants.REWARDS[:-1])
+
+
 def test_inferred_steps_are_said(tmp_path: Path) -> None:
     for name, says in (
         ("printed plain", "wrong unless logging_steps is 1"),

@@ -19,6 +19,8 @@ def steps_of_rows(
         keys.pop("step")
     if "step" in keys:
         step = table.dense(keys["step"])
+        if step_key is None and table.count(ORDINAL):
+            step = _closing_steps(table, keys, step, notes)
     elif table.count(ORDINAL):
         return _steps_of_dictionaries(table, notes), False
     elif "learner_step" in keys:
@@ -34,6 +36,24 @@ def steps_of_rows(
     return step, True
 
 
+def _closing_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray, notes: list[str]) -> np.ndarray:
+    """The steps moved up by one row where each stands below its metrics: the first reward precedes the first step, and
+    of all steps the last alone has none behind it.
+    """
+    rewarded, printed = np.zeros(step.size, bool), np.isfinite(table.dense(ORDINAL))
+    rewarded[table.column(keys["reward"])[0]] = True
+    rows = np.flatnonzero(np.isfinite(step))
+    before = np.flatnonzero(printed)
+    late = rows.size > 2 and before[-1] < rows[0] and np.count_nonzero(rewarded[before]) == 1
+    if not late or rewarded[rows[-1]] or not rewarded[rows[:-1]].all():
+        return step
+    moved = np.full(step.shape, np.nan)
+    moved[before] = step[rows[0]]
+    moved[rows[:-1]] = step[rows[1:]]
+    notes.append("each step stands below its metrics in this log")
+    return moved
+
+
 def is_setting(table: MetricTable, key: str) -> bool:
     """Whether a name that may stand for a step never changes, as `n_step` of a configuration; a plain `step` is always
     believed.
@@ -46,14 +66,19 @@ def is_setting(table: MetricTable, key: str) -> bool:
 
 
 def growing_keys(table: MetricTable, reward: str) -> list[str]:
-    """Keys without a role that grow as a step does: whole numbers on the rows with a reward, nearly always larger than
-    the one before (a resumed run goes back once).
+    """Keys that grow as a step does and are none by name: whole numbers on the rows with a reward, nearly always larger
+    than the one before (a resumed run goes back once).
     """
     rows, _ = table.column(reward)
     found = []
     for key in table.keys() if rows.size > 2 else []:
         values = table.dense(key)[rows]
-        if role_of(key) is None and key != reward and np.all(np.isfinite(values)) and np.all(values == np.rint(values)):
+        if (
+            (role_of(key) or ("version",))[0] == "version"
+            and key != reward
+            and np.all(np.isfinite(values))
+            and np.all(values == np.rint(values))
+        ):
             if np.mean(np.diff(values) > 0) >= 0.9:
                 found.append(key)
     return found
