@@ -121,15 +121,19 @@ def test_samples_that_speak_of_steps_and_rewards_do_not_hide_the_dictionaries(tm
 
 
 @pytest.mark.parametrize("name", ["gzip", "jsonl reward", "console utf16", "state"])
-def test_pipes_and_the_standard_input(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_and_the_standard_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe can be read once, and gives a part at a time."""
     data = variants.VARIANTS[name]() if name != "jsonl reward" else variants.VARIANTS[name]() + b" " * 200_000
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(data,), daemon=True)
-    writer.start()
+    end, start = os.pipe()
+
+    def write() -> None:
+        with open(start, "wb") as pipe:
+            pipe.write(data)
+
+    threading.Thread(target=write, daemon=True).start()
+    path = Path(f"/dev/fd/{end}")
     log = read_log(path, sync_interval=4)
-    writer.join()
+    os.close(end)
     assert (log.path, log.record.manifest["source"]) == (path, str(path))
     assert diagnose(log).to_json()["collapse_index"] == 9
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -215,6 +219,11 @@ def test_fully_async_mixture_is_solved(tmp_path: Path) -> None:
     assert np.allclose(log.snapshots.reward, levels)
     assert list(log.series.first[:2]) == [0, 3]
     assert "shifted by one" in log.exactness
+
+
+def test_fully_async_without_updates_or_s_claims_no_updates(tmp_path: Path) -> None:
+    log = read_log(variants.write("fully async no global step", tmp_path))
+    assert "by synchronisations, not by learner updates" in log.exactness
 
 
 def test_fully_async_with_two_updates_a_cycle_says_that_it_is_blurred(tmp_path: Path) -> None:

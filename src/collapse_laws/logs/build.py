@@ -29,6 +29,11 @@ _METRICS = (
 _AVERAGED = ("trl_trainer_state", "verl_file", "verl_console")
 
 
+_UNDATED = (
+    "Without S a drop in this log is dated by synchronisations, not by learner updates: the steps are their counts."
+)
+
+
 def build(
     where: str,
     table: MetricTable,
@@ -79,7 +84,9 @@ def build(
         "sync_interval_source": source,
         "rows": table.rows,
         "keys": keys,
-        "exactness": exactness(series, means, interval, fully_async),
+        "exactness": _UNDATED
+        if fully_async and interval is None and "learner_step" not in keys
+        else exactness(series, means, interval, fully_async),
         "notes": tuple(notes + repeat_notes),
         "fully_async": fully_async,
         "stale": float(np.nanmax(stale)) if np.isfinite(stale).any() else None,
