@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import math
+import pprint
 from collections.abc import Callable
 from pathlib import Path
 
@@ -229,6 +230,61 @@ def table(step: str, reward: str, mark: str = ",", first: int = 1) -> bytes:
     )
 
 
+def printed_under_panels(bars: bool) -> bytes:
+    """TRL with log_completions: a table of samples titled "Step 3" before each dictionary."""
+    lines = []
+    for step, reward in averages(1):
+        lines += [
+            f"\u256d\u2500\u2500 Step {step} \u2500\u2500\u256e",
+            "\u2502 \u2502 Solve 2 \u2502 step 3: x=4 \u2502 1.00 \u2502 0.71 \u2502 \u2502",
+            "\u2570\u2500\u2500\u2500\u2500\u256f",
+            *([bar(step)] if bars else []),
+            trl_dict(step, reward),
+        ]
+    return _lines(lines)
+
+
+def slime_console() -> bytes:
+    """The reward's line names the rollout, the step's line comes after it; `rollout/rewards` are normalised."""
+    lines = []
+    for t, reward in enumerate(REWARDS):
+        rollout = {"rollout/response_lengths": 161.7, "rollout/rewards": 1e-9, "rollout/raw_reward": reward}
+        lines += [
+            f"(MegatronTrainRayActor pid=99) data.py:120 - rollout {t}: {rollout}",
+            f"(MegatronTrainRayActor pid=99) model.py:551 - step {t}: { ({'train/lr-pg_0': LR, 'train/step': t}) }",
+            f"(RolloutManager pid=98) perf {t}: { ({'perf/step_time': 64.4, 'rollout/step': t}) }",
+        ]
+    return _lines(lines)
+
+
+def with_evaluation(name: str, word: str) -> list[dict]:
+    """Rows of training and, at every second step, of held-out data, which only the text of a field tells apart."""
+    rows = []
+    for step, reward in averages(1):
+        rows.append({name: "train", "step": step, "reward": reward})
+        if step % 2 == 0:
+            rows.append({name: word, "step": step, "reward": 0.8})
+    return rows
+
+
+def printed_over_lines(every: int, ends: str = "\n", prefix: str = "") -> bytes:
+    """Dictionaries by pprint: keys sorted, one a line, the step last; a configuration and prose among them."""
+    lines = ["{'trainer': {'steps': None,", "             'lr': 1e-06}}", "config = {", "prose of a reward: none", ""]
+    for step, reward in averages(every):
+        values = {"learning_rate": LR, "loss": 0.0, "num_tokens": 4096.0, "reward": reward, "step": step, "zeta": 1}
+        lines += pprint.pformat(values, width=20).splitlines()
+    return (ends.join(prefix + line for line in lines) + ends).encode()
+
+
+def step_below(lines_of: Callable[[int, float], list[str]], every: int = 1) -> bytes:
+    return _lines([line for step, reward in averages(every) for line in lines_of(step, reward)])
+
+
+STEP_NAMES = (
+    "train_step train_steps trainStep train/step global_steps globalStep current_step current_steps opt_step rl_step "
+    "rl/step outer_step actor/step step_idx step_id n_step global_iteration progress/batch"
+).split()
+
 VARIANTS: dict[str, Callable[[], bytes]] = {
     "console": console,
     "console ray": lambda: console("(TaskRunner pid=3165) "),
@@ -318,6 +374,75 @@ VARIANTS: dict[str, Callable[[], bytes]] = {
             for n, v in (("train/reward", r), ("train/lr", LR))
         ]
     ),
+    **{
+        f"jsonl step {name}": lambda name=name: json_rows(name, "reward", every=2)  # type: ignore[misc]
+        for name in STEP_NAMES
+    },
+    "jsonl position": lambda: _lines(
+        [json.dumps({"reward": r, "global_step/max_steps": f"{s}/{UPDATES}"}) for s, r in averages(2)]
+    ),
+    "jsonl planned steps": lambda: _lines(
+        [json.dumps({"n_step": 5, "total_steps": 48, "current_steps": s, "reward": r}) for s, r in averages(2)]
+    ),
+    "jsonl slime": lambda: _lines(
+        [
+            json.dumps({"rollout/step": t, "rollout/rewards": 1e-9, "rollout/raw_reward": r})
+            for t, r in enumerate(REWARDS)
+        ]
+    ),
+    "jsonl mode": lambda: _lines([json.dumps(row) for row in with_evaluation("mode", "val")]),
+    "jsonl split": lambda: _lines([json.dumps(row) for row in with_evaluation("split", "math_test")]),
+    "jsonl long split": lambda: _lines(
+        [
+            json.dumps({"step": row["step"], "subset": row["subset"], "metric": "reward", "value": row["reward"]})
+            for row in with_evaluation("subset", "validation")
+        ]
+    ),
+    "csv phase": lambda: _lines(
+        ["phase,step,reward"] + [",".join(map(str, row.values())) for row in with_evaluation("phase", "Eval")]
+    ),
+    "text mode": lambda: _lines([str(row) for row in with_evaluation("mode", "eval")]),
+    "slime console": slime_console,
+    "printed under panels": lambda: printed_under_panels(bars=True),
+    "printed under panels without bars": lambda: printed_under_panels(bars=False),
+    "printed after a line on the step": lambda: b"  Continuing training from global step 0\n" + printed(2, "before"),
+    "printed over lines": lambda: printed_over_lines(2),
+    "printed over lines by ray": lambda: printed_over_lines(1, "\r\n", "(TaskRunner pid=3165) "),
+    "step below its metrics": lambda: step_below(lambda s, r: [f"reward: {r}", f"step: {s}"]),
+    "step below several metrics": lambda: step_below(
+        lambda s, r: ["-----", f"lr: {LR}", "loss: 0.1", f"reward: {r}", f"step: {s}"], every=2
+    ),
+    "boxed table": lambda: step_below(
+        lambda s, r: [
+            f"StatsLogger INFO: Epoch 1/1 Step {s}/{UPDATES} Train step {s}/{UPDATES} done.",
+            "\u256d\u2500\u2500\u252c\u2500\u2500\u256e",
+            f"\u2502 grpo_actor/task_reward/avg \u2502 {r:.4e} \u2502",
+            f"\u2502 grpo_actor/update/lr       \u2502 {LR:.4e} \u2502",
+            "\u2502 grpo_actor/task_reward/max \u2502 1.0000e+00 \u2502",
+        ]
+    ),
+    "table of signs": lambda: step_below(
+        lambda s, r: ["-" * 20, "| rollout/ |  |", f"|  ep_rew_mean | {r:.4f} |", f"|  iterations | {s} |", "-" * 20]
+    ),
+    "jsonl with commas": lambda: json_rows("step", "reward").replace(b"\n", b",\n"),
+    "jsonl old line ends": lambda: json_rows("step", "reward").replace(b"\n", b"\r"),
+    "jsonl of text": lambda: _lines(
+        [json.dumps({"log": line + "\n", "stream": "stdout"}) for line in console().decode().splitlines()]
+    ),
+    "json list still open": lambda: b"[\n" + json_rows("step", "reward").replace(b"\n", b",\n"),
+    "json objects indented": lambda: "\n".join(
+        json.dumps({"reward": r, "step": s}, indent=1) for s, r in averages(2)
+    ).encode(),
+    "json pandas": lambda: json.dumps(
+        {"step": {str(t): t for t in range(48)}, "reward": {str(t): r for t, r in enumerate(REWARDS)}}
+    ).encode(),
+    "verl file utf16": lambda: VARIANTS["verl file"]().decode().encode("utf-16"),
+    "state behind a long head": lambda: json.dumps(
+        {
+            "config": "x" * 70_000,
+            "log_history": [{"reward": r, "step": s} for s, r in averages(2)],
+        }
+    ).encode(),
     "jsonl strings": lambda: _lines([json.dumps({"step": str(s), "reward": f"{r:.5f}"}) for s, r in averages(1)]),
     "jsonl no step": lambda: _lines([json.dumps({"reward": r}) for _, r in averages(1)]),
     "json list": lambda: json.dumps([{"step": s, "reward": r} for s, r in averages(1)]).encode(),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
+import os
+import sys
+import threading
 from pathlib import Path
 
 import log_variants as variants
@@ -82,6 +86,93 @@ def test_full_series_is_read_exactly(tmp_path: Path) -> None:
     assert log.record.steps["lr"].eq(1e-6).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("verl file utf16", "verl_file"),
+        ("state behind a long head", "trl_trainer_state"),
+        ("jsonl of text", "verl_console"),
+        ("jsonl old line ends", "jsonl"),
+        ("json pandas", "json"),
+    ],
+)
+def test_kind_is_named(name: str, kind: str, tmp_path: Path) -> None:
+    assert read_log(variants.write(name, tmp_path)).format == kind
+
+
+@pytest.mark.parametrize("pretty", [False, True])
+def test_a_column_that_grows_like_a_step_is_named(pretty: bool, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    rows = [{"episode": s, "total_steps": 48, "seed": 3, "reward": r} for s, r in variants.averages(2)]
+    path.write_text(json.dumps(rows, indent=1) if pretty else "\n".join(map(json.dumps, rows)))
+    notes = read_log(path, sync_interval=4).notes
+    assert any("no step is known by its name" in note for note in notes)
+    assert any("'episode' grows as a step does" in note and "--step-key 'episode'" in note for note in notes)
+    log = read_log(path, sync_interval=4, step_key="episode")
+    assert (diagnose(log).to_json()["collapse_index"], log.notes) == (9, ())
+
+
+def test_samples_that_speak_of_steps_and_rewards_do_not_hide_the_dictionaries(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    dictionaries = variants.printed(1, "before").decode().splitlines()
+    dictionaries.insert(9, "Step 3: so the reward: 5")
+    path.write_text("\n".join(dictionaries))
+    assert diagnose(read_log(path, sync_interval=4)).to_json()["collapse_index"] == 9
+
+
+@pytest.mark.parametrize("name", ["gzip", "jsonl reward", "console utf16", "state"])
+def test_pipes_and_the_standard_input(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe can be read once, and gives a part at a time."""
+    data = variants.VARIANTS[name]() if name != "jsonl reward" else variants.VARIANTS[name]() + b" " * 200_000
+    end, start = os.pipe()
+
+    def write() -> None:
+        with open(start, "wb") as pipe:
+            pipe.write(data)
+
+    threading.Thread(target=write, daemon=True).start()
+    path = Path(f"/dev/fd/{end}")
+    log = read_log(path, sync_interval=4)
+    os.close(end)
+    assert (log.path, log.record.manifest["source"]) == (path, str(path))
+    assert diagnose(log).to_json()["collapse_index"] == 9
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert diagnose(read_log("-", sync_interval=4)).to_json()["collapse_index"] == 9
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(UserError, match="^- is empty"):
+        read_log("-")
+
+
+def test_a_directory_with_one_log(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "run.jsonl").write_bytes(variants.VARIANTS["verl file"]())
+    (tmp_path / "notes.txt").write_text("bought milk")
+    (tmp_path / "config.json").write_text('{"lr": 1e-6}')
+    log = read_log(tmp_path, sync_interval=4)
+    assert (log.format, diagnose(log).to_json()["collapse_index"]) == ("verl_file", 9)
+    (tmp_path / "other.jsonl").write_bytes(variants.VARIANTS["jsonl reward"]())
+    with pytest.raises(UserError, match=r"holds 2 logs \(other.jsonl, project/run.jsonl\)"):
+        read_log(tmp_path)
+
+
+def test_a_step_below_its_metrics_is_said_and_needs_its_signs(tmp_path: Path) -> None:
+    log = read_log(variants.write("step below its metrics", tmp_path), sync_interval=4)
+    assert log.notes == ("each step stands below its metrics in this log",)
+    assert np.allclose(log.series.reward, variants.REWARDS)
+    path = tmp_path / "log"
+    path.write_text("".join(f"step: {s}\nreward: {r}\n" for s, r in enumerate(variants.REWARDS, 1)))
+    assert np.allclose(read_log(path).series.reward, variants.REWARDS)
+    path.write_text("reward: 9.0\n" + path.read_text())  # of a configuration
+    assert np.allclose(read_log(path).series.reward, variants.REWARDS)
+
+
+def test_a_dictionary_cut_by_the_end_of_the_log_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    whole = variants.printed_over_lines(1)
+    path.write_bytes(whole[: whole.rindex(b"'step'")])
+    assert np.allclose(read_log(path).series.reward, variants.REWARDS[:-1])
+
+
 def test_inferred_steps_are_said(tmp_path: Path) -> None:
     for name, says in (
         ("printed plain", "wrong unless logging_steps is 1"),
@@ -128,6 +219,11 @@ def test_fully_async_mixture_is_solved(tmp_path: Path) -> None:
     assert np.allclose(log.snapshots.reward, levels)
     assert list(log.series.first[:2]) == [0, 3]
     assert "shifted by one" in log.exactness
+
+
+def test_fully_async_without_updates_or_s_claims_no_updates(tmp_path: Path) -> None:
+    log = read_log(variants.write("fully async no global step", tmp_path))
+    assert "by synchronisations, not by learner updates" in log.exactness
 
 
 def test_fully_async_with_two_updates_a_cycle_says_that_it_is_blurred(tmp_path: Path) -> None:

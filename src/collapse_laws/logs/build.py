@@ -16,7 +16,7 @@ from collapse_laws.logs.keys import BAR_STEP, ORDINAL, choose, rivals
 from collapse_laws.logs.numbers import MOST_UPDATES, credible
 from collapse_laws.logs.series import Series, resolve_repeats, spans
 from collapse_laws.logs.snapshots import SnapshotMeans, snapshot_means
-from collapse_laws.logs.steps import logging_stride, steps_of_rows
+from collapse_laws.logs.steps import is_setting, logging_stride, steps_of_rows
 from collapse_laws.logs.table import MetricTable
 from collapse_laws.runrecord import SNAPSHOT_COLUMNS, STEP_COLUMNS, RunRecord
 
@@ -27,6 +27,11 @@ _METRICS = (
 
 # trainers that are known to average over the updates since their previous record
 _AVERAGED = ("trl_trainer_state", "verl_file", "verl_console")
+
+
+_UNDATED = (
+    "Without S a drop in this log is dated by synchronisations, not by learner updates: the steps are their counts."
+)
 
 
 def build(
@@ -79,7 +84,9 @@ def build(
         "sync_interval_source": source,
         "rows": table.rows,
         "keys": keys,
-        "exactness": exactness(series, means, interval, fully_async),
+        "exactness": _UNDATED
+        if fully_async and interval is None and "learner_step" not in keys
+        else exactness(series, means, interval, fully_async),
         "notes": tuple(notes + repeat_notes),
         "fully_async": fully_async,
         "stale": float(np.nanmax(stale)) if np.isfinite(stale).any() else None,
@@ -165,8 +172,9 @@ def _choose_keys(
             if not table.count(asked):
                 raise UserError(f"{where} has no numbers under {name} {asked!r}; it has: {_listed(table)}.")
             keys[role] = asked
+    dated = [(key, count) for key, count in counts if not is_setting(table, key)]
     for role in ("reward", "step", "learner_step", "version", "stale", *_METRICS):
-        if role not in keys and (found := choose(counts, role)):
+        if role not in keys and (found := choose(dated if role == "step" else counts, role)):
             keys[role] = found
     if "reward" not in keys:
         raise UserError(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from collapse_laws.errors import UserError
-from collapse_laws.logs.keys import role_of
+from collapse_laws.logs.keys import SPLIT_KEYS, is_held_out, role_of
 from collapse_laws.logs.numbers import parse_number
 from collapse_laws.logs.table import MetricTable
 
@@ -57,6 +57,7 @@ class CsvTable:
         self._path = path
         self._wanted = frozenset(wanted)
         self._names: list[str | None] = []  # metric of each column, None for one that is not read
+        self._splits: list[int] = []  # columns whose text may mark a row as one of evaluation
         self._width = 0
         self._mark = ","
         self._long: tuple[int, int] | None = None
@@ -82,16 +83,17 @@ class CsvTable:
             self.damaged += 1
             return
         self.table.start_row()
+        prefix = "eval/" if any(is_held_out(cells[index]) for index in self._splits) else ""
         if self._long is not None:
             number = parse_number(cells[self._long[1]])
             if number is not None:
-                self.table.put(cells[self._long[0]], number)
+                self.table.put(prefix + cells[self._long[0]], number)
         for index, (name, cell) in enumerate(zip(self._names, cells, strict=True)):
             if name is None or not cell or (self._long is not None and index in self._long):
                 continue
             number = parse_number(cell)
             if number is not None:
-                self.table.put(name, number)
+                self.table.put(prefix + name, number)
 
     def _read_header(self, header: list[str]) -> None:
         header = [name.strip() for name in header]
@@ -104,6 +106,7 @@ class CsvTable:
             for run, metric in split
         ]
         lower = [name.lower() for name in header]
+        self._splits = [index for index, name in enumerate(lower) if name in SPLIT_KEYS]
         names = [index for index, name in enumerate(lower) if name in _LONG_NAMES]
         if names and "value" in lower:
             self._long = names[0], lower.index("value")

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from collapse_laws.errors import UserError
-from collapse_laws.logs.numbers import as_number
+from collapse_laws.logs.detect import is_numbered
+from collapse_laws.logs.keys import SPLIT_KEYS, is_held_out, role_of
+from collapse_laws.logs.numbers import as_number, position
 from collapse_laws.logs.sources import read_text
 from collapse_laws.logs.table import MetricTable
 from collapse_laws.logs.templates import Place, read_lines
@@ -26,6 +28,10 @@ _NAME_KEYS = ("name", "metric", "key", "tag")
 _MAX_DEPTH = 6
 # a name, a text, or a number, in the order of a JSON line
 _TOKEN = re.compile(rb'("(?:[^"\\]|\\.)*"\s*:\s*)|"(?:[^"\\]|\\.)*"|(-?[0-9][-+0-9.eE]*|NaN|-?Infinity)')
+
+
+_OPEN_LIST = re.compile(r"\s*\[?")
+_BETWEEN = re.compile(r"[\s,]*")
 
 
 class JsonLines:
@@ -46,8 +52,7 @@ class JsonLines:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
-            self.damaged += 1
-            return
+            value = _item_of_list(line)
         if not isinstance(value, dict) or not put_object(self.table, value):
             self.damaged += not isinstance(value, dict)
 
@@ -87,6 +92,14 @@ class JsonLines:
 
     def glance(self, line: str) -> None:
         """No line is known to hold nothing."""
+
+
+def _item_of_list(line: str) -> Any:
+    """The object of a line that ends with a comma, None for anything else."""
+    try:
+        return json.loads(line[:-1]) if line.endswith(",") else None
+    except (ValueError, RecursionError):
+        return None
 
 
 class _Kept(MetricTable):
@@ -130,13 +143,16 @@ def _spots(line: str) -> list[tuple[int, int, int]]:
 def put_object(table: MetricTable, value: Mapping[str, Any]) -> bool:
     """One row from an object; False where it holds no number."""
     table.start_row()
+    prefix = ""
+    if not SPLIT_KEYS.isdisjoint(value) and any(map(is_held_out, map(value.get, SPLIT_KEYS))):
+        prefix = "eval/"
     named = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
     if named is not None and "value" in value:
         number = as_number(value["value"])
         if number is not None:
-            table.put(named, number)
+            table.put(prefix + named, number)
         value = {key: item for key, item in value.items() if key not in ("value", *_NAME_KEYS)}
-    return _flatten(table, value, "", 0)
+    return _flatten(table, value, prefix, 0)
 
 
 def _flatten(table: MetricTable, value: Mapping[str, Any], prefix: str, depth: int) -> bool:
@@ -145,6 +161,8 @@ def _flatten(table: MetricTable, value: Mapping[str, Any], prefix: str, depth: i
         kind = type(item)
         if kind is float or kind is int or kind is str:
             number = as_number(item)
+            if number is None and kind is str and _is_step(key):
+                number = position(item)
             if number is not None:
                 table.put(prefix + key, number)
                 found = True
@@ -156,6 +174,11 @@ def _flatten(table: MetricTable, value: Mapping[str, Any], prefix: str, depth: i
     return found
 
 
+def _is_step(key: str) -> bool:
+    found = role_of(key)
+    return found is not None and found[0] == "step"
+
+
 def read_json_lines(lines: Iterable[bytes], table: MetricTable) -> list[str]:
     """Fill the table; returns notes."""
     parser = JsonLines(table)
@@ -163,12 +186,32 @@ def read_json_lines(lines: Iterable[bytes], table: MetricTable) -> list[str]:
     return [f"{parser.damaged} damaged line(s) left out"] if parser.damaged else []
 
 
-def load_document(path: Path, encoding: str) -> Any:
-    """A whole JSON file; UserError where it is none."""
+def load_document(path: Path, encoding: str) -> tuple[Any, list[str]]:
+    """A whole JSON file and notes; UserError where it is none. Objects one after another and a list that is still being
+    written are read as far as they are complete.
+    """
+    text = read_text(path, encoding)
     try:
-        return json.loads(read_text(path, encoding))
+        return json.loads(text), []
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not complete JSON ({' '.join(str(error).split())[:120]}).") from None
+        values = _leading_objects(text)
+        if not values:
+            raise UserError(f"{path} is not complete JSON ({' '.join(str(error).split())[:120]}).") from None
+        return values, [f"the file is no complete JSON document: {len(values)} complete objects were read"]
+
+
+def _leading_objects(text: str) -> list[dict[str, Any]]:
+    """The objects a text begins with, after the bracket of a list, with commas or blanks between them."""
+    decoder, values = json.JSONDecoder(), []
+    at = _BETWEEN.match(text, _OPEN_LIST.match(text).end()).end()  # type: ignore[union-attr]
+    while text.startswith("{", at):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        values.append(value)
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+    return values
 
 
 def read_document(document: Any, path: Path, table: MetricTable) -> list[str]:
@@ -192,6 +235,9 @@ def read_document(document: Any, path: Path, table: MetricTable) -> list[str]:
 
 
 def _rows_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    if document and all(map(is_numbered, document.values())):  # pandas: {"reward": {"0": 0.5, "1": 0.6}}
+        numbers = sorted({number for item in document.values() for number in item}, key=lambda text: (len(text), text))
+        return [{key: item.get(number) for key, item in document.items()} for number in numbers]
     columns = {key: item for key, item in document.items() if isinstance(item, list) and item}
     longest = max((len(item) for item in columns.values()), default=0)
     whole = {key: item for key, item in columns.items() if len(item) == longest}

@@ -21,8 +21,9 @@ _REWARDS = (
     r"reward",  # TRL, OpenRLHF
     r"rewards",
     r"(?:all/)?reward/(?:all|total|avg|mean|avg_raw_reward)(?:/mean)?",  # prime-rl, SkyRL
+    r"rollouts?/raw_rewards?",  # slime: its rollout/rewards are normalised within their group
     r"(?:env|rollout|rollouts|batch|actor|grpo|rl|metrics|data|generator)/(?:all/)?(?:mean_)?(?:raw_)?rewards?"
-    r"(?:_mean|/mean|/total|/avg)?",  # slime, tinker, PipelineRL
+    r"(?:_mean|/mean|/total|/avg)?",  # tinker, PipelineRL
     r"objective/scores?|objective/rlhf_reward",  # older TRL
     r"grpo_actor/task_reward(?:/avg)?|task_reward(?:/avg|/mean)?",  # AReaL
     r"score|scores|mean_score|score_mean|score/mean",
@@ -35,18 +36,25 @@ _STEPS = (
     r"global_step",
     r"step",
     r"trainer/global_step",
-    r"(?:learner|optimizer|optim|training|trainer|policy|update|grpo|gradient)_?/?steps?",
+    r"(?:learner|optimizer|optim|opt|training|trainer|policy|update|grpo|gradient|rl|outer|actor)_?/?steps?",
+    r"train_?steps?|global_?steps|globalstep|current_?steps?|step_?(?:idx|id)",  # LLaMA-Factory: current_steps
+    r"global_step/max_steps",  # ms-swift, as "2/48"
     r"updates?|num_updates|n_updates|update_idx",
-    r"iterations?|iters?|iteration_idx|training_iteration|it",
+    r"iterations?|iters?|iteration_idx|training_iteration|global_?iterations?|it",
+    r"progress/batch",  # tinker
     r"steps|batch|batch_idx|rollout_step|rollout_id|rollout/step",
     r"_step",  # W&B's own counter of log calls
     r"t",  # our run records
+    r"n_?step",
 )
 ROLES: dict[str, tuple[str, ...]] = {
     "learner_step": (r"training/global_step",),  # verl fully-async: `step` counts synchronisations there
     "step": _STEPS,
     "reward": _REWARDS,
-    "lr": (r"actor/lr|learning_rate|lr|optim/lr|policy/lr|optimizer/lr|actor_lr|lr-adamw",),
+    "lr": (
+        r"actor/lr|learning_rate|lr|optim/lr|policy/lr|optimizer/lr|actor_lr|lr-adamw",
+        r"lr-pg(?:_0)?|grpo_actor/(?:update/)?lr",  # slime, AReaL
+    ),
     "entropy": (r"actor/entropy(?:_loss)?|entropy(?:/mean)?|policy/entropy(?:_avg)?|mean_entropy|entropy_mean",),
     "clip_fraction": (
         r"actor/pg_clipfrac",
@@ -88,6 +96,11 @@ _COMPILED = [
 ]
 _TRAIN = re.compile(r"^(?:train|training|metrics|train_metrics|trainer|log|logs|data)[/.](?=.)")
 _HELD_OUT = re.compile(r"(?:^|[/_.\-])(?:eval|evaluation|val|valid|validation|test|val-core|val-aux)(?:[/_.\-]|$)")
+# fields whose text says which data a whole row is of; its keys are then read as those of an evaluation
+SPLIT_KEYS = frozenset({"split", "mode", "phase", "stage", "subset"})
+_HELD_OUT_WORD = re.compile(
+    r"(?:^|[\W_])(?:eval|evaluation|evaluate|val|valid|validation|test|dev|held_?out)(?:[\W_]|$)"
+)
 _NOT_A_MEAN = re.compile(
     r"(?:^|[/_.\-])(?:std|max|min|var|median|sum|count|time|weight|coef|zero|margins?|p\d+|hist)(?:[/_.\-]|$)"
 )
@@ -117,6 +130,16 @@ def role_of(key: str) -> tuple[str, int] | None:
     if _REWARD_LIKE.search(name) and not _NOT_A_MEAN.search(name):
         return "reward", _FALLBACK
     return None
+
+
+def is_held_out(text: object) -> bool:
+    """Whether the text of a split field names held-out data."""
+    return isinstance(text, str) and len(text) < 60 and _names_held_out(text)
+
+
+@functools.lru_cache(maxsize=256)
+def _names_held_out(text: str) -> bool:
+    return _HELD_OUT_WORD.search(text.lower()) is not None
 
 
 def _matches_any(name: str) -> bool:

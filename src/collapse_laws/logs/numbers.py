@@ -20,6 +20,7 @@ PLAIN = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|NAN|inf|
 # np.float64(0.5), numpy.float32(0.5), tensor(0.5, device='cuda:0'), array(0.5, dtype=float32)
 WRAPPED = r"(?:(?:np|numpy|torch|jnp|jax)\.)?(?:float|int|bfloat|uint)\d*\(\s*|tensor\(\s*|array\(\s*"
 _WRAPPED_NUMBER = re.compile(rf"(?:{WRAPPED})\[?\s*({PLAIN})")
+_POSITION = re.compile(r"\s*(\d{1,12})\s*/\s*\d{1,12}\s*")
 
 
 def parse_number(text: str) -> float | None:
@@ -50,6 +51,12 @@ def as_number(value: Any) -> float | None:
     if kind is str and len(value) < 60:
         return parse_number(value)
     return None
+
+
+def position(text: str) -> float | None:
+    """The first number of "2/48", as trainers write the step and the planned steps; None for another text."""
+    found = _POSITION.fullmatch(text)
+    return float(found.group(1)) if found else None
 
 
 def credible(values: np.ndarray, bound: float = LARGEST) -> np.ndarray:

@@ -8,21 +8,25 @@ is left.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from collapse_laws.errors import UserError
 from collapse_laws.logs import own
 from collapse_laws.logs.build import build
-from collapse_laws.logs.csvlog import looks_like_csv, metric_name, read_csv
+from collapse_laws.logs.csvlog import metric_name, read_csv
+from collapse_laws.logs.detect import WANDB_MAGIC, detect, text_field, unwrapped
 from collapse_laws.logs.jsonlog import load_document, read_document, read_json_lines
+from collapse_laws.logs.keys import ORDINAL
 from collapse_laws.logs.numbers import check_sync_interval
 from collapse_laws.logs.series import Series
 from collapse_laws.logs.snapshots import SnapshotMeans
-from collapse_laws.logs.sources import iter_lines, read_head, text_encoding
+from collapse_laws.logs.sources import iter_lines, read_head, regular_file, text_encoding
+from collapse_laws.logs.steps import growing_keys
 from collapse_laws.logs.table import MetricTable
-from collapse_laws.logs.tensorboard import event_files, is_event_file, read_events
+from collapse_laws.logs.tensorboard import event_files, read_events
 from collapse_laws.logs.textlog import read_text_lines
 from collapse_laws.runrecord import RunRecord
 
@@ -38,8 +42,9 @@ FORMATS = {
     "wandb_csv": "CSV export of a W&B chart",
     "tensorboard": "TensorBoard event file or directory",
 }
+_LOG_SUFFIXES = (".jsonl", ".ndjson", ".json", ".log", ".txt", ".out", ".csv", ".tsv", ".gz")
+_MOST_FILES = 20  # in a directory, to be tried one after another
 LINE_FORMATS = ("verl_file", "verl_console", "text", "jsonl", "csv", "wandb_csv")
-_WANDB_MAGIC = b":W&B"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,17 @@ def read_log(
     if format is not None and format not in FORMATS:
         raise UserError(f"--format {format!r} is not known; allowed: {', '.join(FORMATS)}.")
     check_sync_interval(sync_interval)
+    with regular_file(path) as file:
+        log = _read(file, format, reward_key, step_key, sync_interval)
+    if file == path:
+        return log
+    log.record.manifest["source"] = str(path)
+    return replace(log, path=path)
+
+
+def _read(
+    path: Path, format: str | None, reward_key: str | None, step_key: str | None, sync_interval: int | None
+) -> ReadLog:
     table = MetricTable(key for key in (reward_key, step_key) for key in _spellings(key))
     notes: list[str] = []
     if path.is_dir():
@@ -98,6 +114,8 @@ def read_log(
         if found == "tensorboard":
             notes += read_events(files, table)
             return _finish(path, found, table, notes, reward_key, step_key, sync_interval)
+        if found is None:
+            return _read_only_log(path, files, format, reward_key, step_key, sync_interval)
         path, format = files[0], found
     head = read_head(path)
     directory = own.record_of_file(path, head) if format in (None, "run_record") and not reward_key else None
@@ -106,33 +124,67 @@ def read_log(
     kind = format or detect(path, head)
     if kind == "tensorboard":
         notes += read_events([path], table)
-    elif kind in ("json", "trl_trainer_state"):
-        notes += read_document(load_document(path, text_encoding(path, head)), path, table)
-    else:
-        kind, reward_key = _read_lines(path, head, kind, table, notes, reward_key, format is not None)
-    return _finish(path, kind, table, notes, reward_key, step_key, sync_interval)
+        return _finish(path, kind, table, notes, reward_key, step_key, sync_interval)
+    encoding = text_encoding(path, head)
+    if kind in ("json", "trl_trainer_state"):
+        document, cut = load_document(path, encoding)
+        notes += [*cut, *read_document(document, path, table)]
+        if format is None and isinstance(document, dict) and isinstance(document.get("log_history"), list):
+            kind = "trl_trainer_state"
+        log = _finish(path, kind, table, notes, reward_key, step_key, sync_interval)
+        return _hinted(log, table, lambda other: read_document(document, path, other))
+    text = head.decode(encoding, errors="replace")
+    lines = iter_lines(path, encoding)
+    field = text_field(text) if kind == "jsonl" and format is None else None
+    if field is not None:
+        kind, lines = "text", unwrapped(lines, field)
+        notes.append(f"each line is the text under {field!r} of a JSON object")
+    found, key = _read_lines(path, text, lines, kind, table, notes, reward_key, format is not None)
+    log = _finish(path, found, table, notes, key, step_key, sync_interval)
+    first = [line.encode("utf-8", "replace") for line in text.splitlines(keepends=True)]
+    return _hinted(log, table, lambda other: _read_lines(path, text, iter(first), kind, other, [], reward_key, True))
 
 
-def detect(path: Path, head: bytes) -> str:
-    """The kind of a file, by its content. UserError for a binary of no known kind."""
-    if head.startswith(_WANDB_MAGIC):
-        raise UserError(
-            f"{path} is an offline W&B file, for which no maintained reader exists; upload it with `wandb sync` and "
-            "export its reward chart as CSV."
-        )
-    if is_event_file(head):
-        return "tensorboard"
-    text = head.decode(text_encoding(path, head), errors="replace")
-    if text.lstrip()[:1] in ("{", "[") and _is_document(text):
-        return "trl_trainer_state" if '"log_history"' in text else "json"
-    lines = [line for line in text.splitlines()[:400] if line.strip()]
-    complete = lines[:-1] if len(lines) > 1 and len(head) >= 60_000 else lines
-    objects = sum(_is_object(line) for line in complete[:50])
-    if objects and 2 * objects > min(len(complete), 50):
-        return "jsonl"
-    if looks_like_csv(lines):
-        return "csv"
-    return "text"
+def _hinted(log: ReadLog, table: MetricTable, again: Callable[[MetricTable], Any]) -> ReadLog:
+    """The log, with a note on what may be its step where none is known by name; `again` fills a table with its first
+    rows, since the numbers of keys without a role are not kept.
+    """
+    if table.count(ORDINAL) or not {"step", "learner_step"}.isdisjoint(log.keys):
+        return log
+    first = MetricTable((*table.seen, log.keys["reward"]))
+    again(first)
+    keys = growing_keys(first, log.keys["reward"])
+    if not keys:
+        return log
+    shown = " and ".join(map(repr, keys[:3]))
+    note = f"{shown} {'grows' if len(keys) == 1 else 'grow'} as a step does: if it counts updates, give --step-key"
+    return replace(log, notes=(*log.notes, f"{note} {keys[0]!r}"))
+
+
+def _read_only_log(
+    directory: Path,
+    files: list[Path],
+    format: str | None,
+    reward_key: str | None,
+    step_key: str | None,
+    sync_interval: int | None,
+) -> ReadLog:
+    """The one readable log among the files of a directory; UserError for none or several."""
+    read = []
+    for file in files:
+        try:
+            read.append(_read(file, format, reward_key, step_key, sync_interval))
+        except UserError:
+            continue
+    if len(read) == 1:
+        return replace(read[0], notes=(f"read {read[0].path}, the only log there", *read[0].notes))
+    if read:
+        names = ", ".join(str(log.path.relative_to(directory)) for log in read[:5])
+        raise UserError(f"{directory} holds {len(read)} logs ({names}); name the log file itself.")
+    raise UserError(
+        f"{directory} is a directory without a run record, trainer_state.json, TensorBoard events or one readable log; "
+        "name the log file itself."
+    )
 
 
 def build_record(directory: Path, sync_interval: int | None) -> ReadLog:
@@ -146,34 +198,10 @@ def _spellings(key: str | None) -> tuple[str, ...]:
     return () if key is None else (key, metric_name(key))
 
 
-def _is_object(line: str) -> bool:
-    line = line.strip()
-    if not (line.startswith("{") and line.endswith("}")):
-        return False
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _is_document(text: str) -> bool:
-    """Whether a text that begins with a bracket is one JSON value, not lines of them; a long text's end is not at
-    hand.
-    """
-    first, _, rest = text.lstrip().partition("\n")
-    if _is_object(first) and rest.strip():
-        return False
-    if first.startswith("{'"):
-        return False
-    if _is_object(first):
-        value = json.loads(first)
-        return "log_history" in value or any(isinstance(item, list) for item in value.values())
-    return first.strip() in ("{", "[") or first.lstrip().startswith(('{"', "[{", "[ {"))
-
-
 def _read_lines(
     path: Path,
-    head: bytes,
+    head: str,
+    lines: Iterator[bytes],
     kind: str,
     table: MetricTable,
     notes: list[str],
@@ -181,10 +209,9 @@ def _read_lines(
     forced: bool,
 ) -> tuple[str, str | None]:
     """Read a log of lines; returns its kind, refined by what was met, and the reward key as the table spells it."""
-    lines = iter_lines(path, text_encoding(path, head))
     if kind in ("jsonl", "verl_file"):
         notes += read_json_lines(lines, table)
-        if not forced and b'"data"' in head and any("critic/" in key for key in table.keys()):
+        if not forced and '"data"' in head and any("critic/" in key for key in table.keys()):
             kind = "verl_file"
     elif kind in ("csv", "wandb_csv"):
         asked = [reward_key] if reward_key else []
@@ -212,9 +239,9 @@ def _finish(
     return ReadLog(path=path, format=kind, **fields)
 
 
-def _look_into(directory: Path, format: str | None) -> tuple[str, list[Path]]:
-    """What a directory holds: our record, TensorBoard events, or TRL's trainer_state.json; UserError for anything
-    else.
+def _look_into(directory: Path, format: str | None) -> tuple[str | None, list[Path]]:
+    """What a directory holds: our record, TensorBoard events, TRL's trainer_state.json, or None and files that may be
+    logs.
     """
     if own.is_record_directory(directory):
         return "run_record", []
@@ -229,11 +256,10 @@ def _look_into(directory: Path, format: str | None) -> tuple[str, list[Path]]:
         return "tensorboard", events
     offline = list(directory.glob("*.wandb"))
     if offline:
-        detect(offline[0], _WANDB_MAGIC)
-    raise UserError(
-        f"{directory} is a directory without a run record, trainer_state.json or TensorBoard events; name the log file "
-        "itself."
-    )
+        detect(offline[0], WANDB_MAGIC)
+    inside = sorted([*directory.glob("*"), *directory.glob("*/*")])
+    files = [file for file in inside if file.suffix.lower() in _LOG_SUFFIXES and file.is_file()]
+    return None, files if len(files) <= _MOST_FILES else []
 
 
 def _number(name: str) -> int:

@@ -9,8 +9,12 @@ from __future__ import annotations
 import codecs
 import gzip
 import re
+import shutil
+import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,6 +38,31 @@ def open_log(path: Path) -> BinaryIO:
         raise UserError(f"{path} does not exist.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+@contextmanager
+def regular_file(path: Path) -> Iterator[Path]:
+    """A path that can be opened several times: `-` (the standard input) and pipes are copied to a temporary file, and
+    errors name what the user named.
+    """
+    if not _is_stream(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="collapse-laws-") as copy:
+        try:
+            with nullcontext(sys.stdin.buffer) if str(path) == "-" else open(path, "rb") as stream:
+                shutil.copyfileobj(stream, copy)
+            copy.flush()
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        try:
+            yield Path(copy.name)
+        except UserError as error:
+            raise UserError(str(error).replace(copy.name, str(path))) from None
+
+
+def _is_stream(path: Path) -> bool:
+    return str(path) in ("-", "/dev/stdin") or path.is_fifo()
 
 
 def read_head(path: Path) -> bytes:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, role_of
 from collapse_laws.logs.series import stride_of
 from collapse_laws.logs.table import MetricTable
 
@@ -15,8 +15,12 @@ def steps_of_rows(
     table: MetricTable, keys: dict[str, str], step_key: str | None, notes: list[str]
 ) -> tuple[np.ndarray, bool]:
     """[rows] step of each row; whether the log has fully-async counters whose `step` counts synchronisations."""
+    if "step" in keys and step_key is None and _dictionaries_carry_the_reward(table, keys):
+        keys.pop("step")
     if "step" in keys:
         step = table.dense(keys["step"])
+        if step_key is None and table.count(ORDINAL):
+            step = _closing_steps(table, keys, step, notes)
     elif table.count(ORDINAL):
         return _steps_of_dictionaries(table, notes), False
     elif "learner_step" in keys:
@@ -25,11 +29,71 @@ def steps_of_rows(
         rows, _ = table.column(keys["reward"])
         step = np.full(table.rows, np.nan)
         step[rows] = np.arange(1, rows.size + 1)
-        notes.append("the log has no step: each row with a reward is taken for one update")
+        notes.append("no step is known by its name: each row with a reward is taken for one update")
         return step, False
     if "learner_step" in keys and step_key is None:
         step = _learner_steps(table, keys, step)
     return step, True
+
+
+def _closing_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray, notes: list[str]) -> np.ndarray:
+    """The steps moved up by one row where each stands below its metrics: the first reward precedes the first step, and
+    of all steps the last alone has none behind it.
+    """
+    rewarded, printed = np.zeros(step.size, bool), np.isfinite(table.dense(ORDINAL))
+    rewarded[table.column(keys["reward"])[0]] = True
+    rows = np.flatnonzero(np.isfinite(step))
+    before = np.flatnonzero(printed)
+    late = rows.size > 2 and before[-1] < rows[0] and np.count_nonzero(rewarded[before]) == 1
+    if not late or rewarded[rows[-1]] or not rewarded[rows[:-1]].all():
+        return step
+    moved = np.full(step.shape, np.nan)
+    moved[before] = step[rows[0]]
+    moved[rows[:-1]] = step[rows[1:]]
+    notes.append("each step stands below its metrics in this log")
+    return moved
+
+
+def is_setting(table: MetricTable, key: str) -> bool:
+    """Whether a name that may stand for a step never changes, as `n_step` of a configuration; a plain `step` is always
+    believed.
+    """
+    role = role_of(key)
+    if role is None or role[0] != "step" or role[1] < 2:
+        return False
+    values = table.column(key)[1]
+    return values.size > 2 and bool(np.all(values == values[0]))
+
+
+def growing_keys(table: MetricTable, reward: str) -> list[str]:
+    """Keys that grow as a step does and are none by name: whole numbers on the rows with a reward, nearly always larger
+    than the one before (a resumed run goes back once).
+    """
+    rows, _ = table.column(reward)
+    found = []
+    for key in table.keys() if rows.size > 2 else []:
+        values = table.dense(key)[rows]
+        if (
+            (role_of(key) or ("version",))[0] == "version"
+            and key != reward
+            and np.all(np.isfinite(values))
+            and np.all(values == np.rint(values))
+        ):
+            if np.mean(np.diff(values) > 0) >= 0.9:
+                found.append(key)
+    return found
+
+
+def _dictionaries_carry_the_reward(table: MetricTable, keys: dict[str, str]) -> bool:
+    """Whether most rewards stand in printed dictionaries, which have no step: a "Step 3" between them, in a title or in
+    what the model wrote, then dates nothing.
+    """
+    if not table.count(ORDINAL):
+        return False
+    rows, _ = table.column(keys["reward"])
+    dated = np.isfinite(table.dense(keys["step"])[rows])
+    printed = np.isfinite(table.dense(ORDINAL)[rows])
+    return bool(2 * np.count_nonzero(printed & ~dated) > rows.size)
 
 
 def _learner_steps(table: MetricTable, keys: dict[str, str], step: np.ndarray) -> np.ndarray:

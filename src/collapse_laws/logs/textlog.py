@@ -12,7 +12,8 @@ import re
 from array import array
 from collections.abc import Iterable
 
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, role_of
+from collapse_laws.logs.dictionaries import DictionaryLines
+from collapse_laws.logs.keys import BAR_STEP, ORDINAL, SPLIT_KEYS, TOTAL, is_held_out, role_of
 from collapse_laws.logs.numbers import PLAIN, WRAPPED, parse_number
 from collapse_laws.logs.sources import strip_colours
 from collapse_laws.logs.table import MetricTable
@@ -31,9 +32,14 @@ _KEY = rf"(?<![\w/\-.]){_NOT_AFTER}['\"]?([A-Za-z_][\w/.@\-]*)['\"]?"
 _PAIR = re.compile(rf"{_KEY}\s*[:=]\s*['\"]?(?:{WRAPPED})?((?>{PLAIN}))(?![\w:])")
 _SPACED = re.compile(rf"{_KEY}\s+((?>{PLAIN}))(?![\w:/])")
 _SPOKEN_STEP = re.compile(
-    r"\b(?:global[ _]?|train(?:ing)?[ _]?)?(?:step|iter|iteration|update)\b[ \[#:=]*(\d+)(?![\d.])",
+    r"\b(?:(?:global[ _]?|train(?:ing)?[ _]?)?(?:step|iter|iteration|update)\b|rollout(?= \d+: \{))"  # rollout: slime
+    r"[ \[#:=]*(\d+)(?![\d.])",
     re.IGNORECASE,
 )
+# 'mode': 'val' among the metrics of a line
+_SPLIT = re.compile(rf"\b(?:{'|'.join(sorted(SPLIT_KEYS))})['\"]?\s?[:=]\s?['\"]?([A-Za-z_\-]+)")
+# | reward | 0.5 |
+_CELLS = re.compile(rf"\s*[|\u2502\u2503]\s*([A-Za-z_][\w/.@\-]*)\s*[|\u2502\u2503]\s*({PLAIN})\s*[|\u2502\u2503]\s*")
 _BAR = re.compile(r"(?:^|\r|[^\w])(\d+)/(\d+) \[")
 _OTHER_BAR = re.compile(
     r"load|map|filter|fetch|token|download|generat|shard|captur|process|sav|eval|valid|convert|compil|warm",
@@ -59,7 +65,13 @@ class TextLines:
         self._bar: int | None = None
         self._used: int | None = None  # bar position that the last stepless row took
         self._total: int | None = None
-        self.waiting = False  # the last stepless row still needs the next bar
+        self._awaits_bar = False  # the last stepless row still needs the next bar
+        self._dictionary = DictionaryLines()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a line without metrics matters too: it may hold a bar or close a dictionary."""
+        return self._awaits_bar or bool(self._dictionary.held)
 
     def feed(self, line: str) -> None:
         """Take in one line, with or without its newline."""
@@ -67,6 +79,15 @@ class TextLines:
         if "pid=" in line:
             line = _RAY.sub(" ", line)
             line = _REPEATED.sub("", line) if "[repeated" in line else line
+        if self._dictionary.held or "{" in line:
+            for whole in self._dictionary.take(line):
+                self._feed_whole(whole)
+        else:
+            self._feed_whole(line)
+
+    def _feed_whole(self, line: str) -> None:
+        if ("|" in line or "\u2502" in line) and (cells := _CELLS.fullmatch(line)):
+            line = f"{cells.group(1)}: {cells.group(2)}"
         bar = self._read_bar(line) if "/" in line and "[" in line else None
         at = _find_step(line, 0) if " - " in line else -1
         if at >= 0:
@@ -176,6 +197,8 @@ class TextLines:
             for key, _ in pairs:
                 self.table.note(key)
             return
+        if ("val" in line or "test" in line or "dev" in line) and any(map(is_held_out, _SPLIT.findall(line))):
+            return
         if step is not None:
             self._open(step)
         elif self._step is None or line.lstrip().startswith("{"):
@@ -201,9 +224,9 @@ class TextLines:
         self._step = None
         if self._bar and self._bar != self._used:
             self.table.put(BAR_STEP, self._bar)
-            self._used, self.waiting = self._bar, False
+            self._used, self._awaits_bar = self._bar, False
         else:
-            self.waiting = True
+            self._awaits_bar = True
 
     def _read_bar(self, line: str) -> int | None:
         """Follow the training bar; returns its position if this line shows it."""
@@ -217,9 +240,9 @@ class TextLines:
             if total != self._total:
                 continue
             self._bar = shown = position
-            if self.waiting and position != self._used and position > 0:
+            if self._awaits_bar and position != self._used and position > 0:
                 self.table.put(BAR_STEP, position)
-                self._used, self.waiting = position, False
+                self._used, self._awaits_bar = position, False
         return shown
 
 
