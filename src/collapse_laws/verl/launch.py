@@ -9,6 +9,7 @@ for a whole cycle. What is left after a kill in `work` is enough to go on from t
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -24,7 +25,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from collapse_laws.errors import UserError
-from collapse_laws.runrecord import write_json
+from collapse_laws.fingerprint import training_fingerprint
+from collapse_laws.runrecord import settings_digest, write_json
 from collapse_laws.stopping import stays_down
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
@@ -40,10 +42,11 @@ from collapse_laws.verl.composition import MAIN_MODULE, checked, minimal, requir
 from collapse_laws.verl.data import RunData, run_data
 from collapse_laws.verl.hooks import CONSUMED_VARIABLE, LOG_VARIABLE
 from collapse_laws.verl.overrides import HOOKS_MODULE, Paths, overrides
-from collapse_laws.verl.record import export_final, write_record
+from collapse_laws.verl.record import export_final, starting_model, write_record
 
 # marks every process of a run with its work folder, those that Ray detaches too
 RUN_VARIABLE = "COLLAPSE_LAWS_VERL_RUN"
+IDENTITY = "cell.json"  # in the work folder: what the run in progress was started with
 TRACKER = "latest_checkpointed_iteration.txt"  # verl's own, written after a checkpoint is complete
 
 
@@ -115,10 +118,12 @@ def train(
     files = run_data(cell, (data or Path("data") / cell.study).resolve())
     with _alone(folders.work, cell):
         began = datetime.now(UTC)
+        _keep_to_one_run(cell, folders, files)
         reason = _supervise(cell, folders, files, limits or Limits())
         branch = surviving_branch(read_attempts(folders.attempts), cell.sync_interval)
-        export_final(folders.states, folders.checkpoints)
-        write_record(cell, branch, files, folders.work, folders.model, folders.out, reason, began)
+        # by the tracker: a trainer that is ended while it saves leaves half a checkpoint
+        final = export_final(folders.states, folders.checkpoints, checkpointed_version(folders.states))
+        write_record(cell, branch, files, folders.work, folders.model, folders.out, reason, began, final)
     shutil.rmtree(folders.work)
     return reason
 
@@ -132,6 +137,32 @@ def _alone(work: Path, cell: Cell) -> Iterator[None]:
         except OSError:
             raise UserError(f"{cell.name} is being trained already ({work} is locked).") from None
         yield
+
+
+def _keep_to_one_run(cell: Cell, folders: Folders, files: RunData) -> None:
+    """Write what decides the run when it first starts; UserError where a later start would go on under anything else,
+    since its record names one set of settings for all its updates."""
+    path = folders.work / IDENTITY
+    now = {
+        "settings_digest": cell.digest,
+        "source_fingerprint": training_fingerprint("verl"),
+        "starting_model": (starting_model(folders.model) or {}).get("commit"),
+        "data": settings_digest(files.digests),
+    }
+    if not read_attempts(folders.attempts):
+        write_json(path, now)
+        return
+    then = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    changed = [
+        f"{key} was {then.get(key, 'not written down')} and is {value} now"
+        for key, value in now.items()
+        if key not in then or then[key] != value
+    ]
+    if changed:
+        raise UserError(
+            f"{folders.work} holds a run of {cell.name} that cannot go on: {', '.join(changed)}; restore what it "
+            "started with, or remove the folder to train the cell anew."
+        )
 
 
 def checkpointed_version(states: Path) -> int:
