@@ -20,7 +20,15 @@ PACKAGE = Path(__file__).resolve().parent
 # trainer -> modules from which everything it computes can be reached
 ENTRY_MODULES = {
     "local": ("learner.py", "warmstart.py"),
-    "verl": ("verl/overrides.py", "verl/reward.py"),
+    # what verl is told, what it reads and in which order, what is wrapped around its update, when it ends
+    "verl": (
+        "verl/overrides.py",
+        "verl/reward.py",
+        "verl/data.py",
+        "verl/hooks.py",
+        "verl/probe.py",
+        "verl/ending.py",
+    ),
 }
 # Imported by trainers, without a say in what they compute: settings enter through their digest,
 # records by their schema.
@@ -31,6 +39,8 @@ _NOT_TRAINING = {
     "runrecord.py",
     "study.py",
 }
+# Met only because a module lies in that package: the local learner's tasks, which verl never sees.
+_NOT_OF = {"local": frozenset(), "verl": frozenset({"tasks/__init__.py"})}
 
 
 def training_sources(trainer: str = "local", package: Path = PACKAGE) -> tuple[str, ...]:
@@ -41,7 +51,7 @@ def training_sources(trainer: str = "local", package: Path = PACKAGE) -> tuple[s
     waiting = list(ENTRY_MODULES[trainer])
     while waiting:
         name = waiting.pop()
-        if name in found or name in _NOT_TRAINING:
+        if name in found or name in _NOT_TRAINING or name in _NOT_OF[trainer]:
             continue
         found.add(name)
         waiting.extend(_imports(name, package))

@@ -309,6 +309,16 @@ def test_missing_model_and_data_are_told_with_the_command(
     assert "run `collapse-laws prepare --study paper` first" in capsys.readouterr().err
 
 
+def test_a_run_from_another_model_than_its_settings_name_is_refused(
+    cell: Cell, folders: dict[str, Path], plan: Any
+) -> None:
+    source = {"hub_id": "Qwen/Qwen3-8B", "revision": "main", "commit": "c"}
+    (folders["model_dir"] / "source.json").write_text(json.dumps(source))
+    with pytest.raises(UserError, match="holds Qwen/Qwen3-8B at main, but"):
+        launch.train(cell, **folders, limits=QUICK)
+    assert not folders["work"].exists()
+
+
 def test_check_only_composes_and_counts_the_slurm_jobs_gpus(
     no_gpus: None,
     tmp_path: Path,

@@ -27,22 +27,16 @@ from tqdm import tqdm
 from collapse_laws.errors import UserError
 from collapse_laws.fingerprint import training_fingerprint
 from collapse_laws.runrecord import settings_digest, write_json
-from collapse_laws.stopping import stays_down
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
-from collapse_laws.verl.adapter import (
-    LINES,
-    START,
-    VERL_LOG,
-    Branch,
-    read_attempts,
-    surviving_branch,
-)
+from collapse_laws.verl.branch import LINES, START, VERL_LOG, read_attempts, surviving_branch
 from collapse_laws.verl.composition import MAIN_MODULE, checked, minimal, require_verl
 from collapse_laws.verl.data import RunData, run_data
+from collapse_laws.verl.ending import ending
 from collapse_laws.verl.hooks import CONSUMED_VARIABLE, LOG_VARIABLE
+from collapse_laws.verl.models import require_source, starting_model
 from collapse_laws.verl.overrides import HOOKS_MODULE, Paths, overrides
-from collapse_laws.verl.record import export_final, starting_model, write_record
+from collapse_laws.verl.record import export_final, write_record
 
 # marks every process of a run with its work folder, those that Ray detaches too
 RUN_VARIABLE = "COLLAPSE_LAWS_VERL_RUN"
@@ -115,6 +109,7 @@ def train(
         raise UserError(
             f"{model_dir} holds no model; `collapse-laws prepare --study {cell.study} --model {cell.model}` fetches it."
         )
+    require_source(folders.model, cell)
     files = run_data(cell, (data or Path("data") / cell.study).resolve())
     with _alone(folders.work, cell):
         began = datetime.now(UTC)
@@ -184,7 +179,7 @@ def _supervise(cell: Cell, folders: Folders, files: RunData, limits: Limits) -> 
     end_processes(folders.work)  # of a supervisor that was killed outright; the lock is ours now
     version = checkpointed_version(folders.states)
     attempts = read_attempts(folders.attempts)
-    reason = _verdict(cell, surviving_branch(attempts, cell.sync_interval)) if attempts else None
+    reason = ending(cell, surviving_branch(attempts, cell.sync_interval)) if attempts else None
     if reason == "horizon" and version * cell.sync_interval < cell.horizon_updates:
         reason = None  # killed between the last update and its checkpoint: make those updates again
     if reason:
@@ -231,7 +226,7 @@ def _follow(cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: 
             branch = surviving_branch(attempts, cell.sync_interval)
             bar.update(len(branch.updates) - done)
             done = len(branch.updates)
-            reason = _verdict(cell, branch)
+            reason = ending(cell, branch)
             if reason not in (None, "horizon"):
                 return reason
         if code is not None:
@@ -250,21 +245,6 @@ def _follow(cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: 
                 "checkpoint."
             )
         time.sleep(limits.poll_seconds)
-
-
-def _verdict(cell: Cell, branch: Branch) -> str | None:
-    """Why the run may end now: horizon, collapse or failed; None while it goes on."""
-    settings = cell.settings
-    rewards = branch.snapshot_rewards(cell.sync_interval)
-    patience = settings["stop_patience_snapshots"], settings["stop_patience_lr_budget"]
-    if len(branch.updates) >= cell.horizon_updates:
-        return "horizon"
-    if stays_down(rewards, cell.lr, cell.sync_interval, *patience):
-        return "collapse"
-    cycle = branch.updates[-cell.sync_interval :]
-    if len(cycle) == cell.sync_interval and not any("actor/grad_norm" in line["metrics"] for line in cycle):
-        return "failed"  # verl skips an update whose gradient is not finite
-    return None
 
 
 class _Trainer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -15,18 +14,11 @@ from collapse_laws.fingerprint import training_fingerprint
 from collapse_laws.runrecord import SCHEMA_VERSION, RunWriter, finish
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
-from collapse_laws.verl.adapter import (
-    LINES,
-    VERL_LOG,
-    Branch,
-    read_attempts,
-    snapshot_rows,
-    step_rows,
-    validation_reward,
-)
+from collapse_laws.verl.adapter import snapshot_rows, step_rows, validation_reward
+from collapse_laws.verl.branch import LINES, VERL_LOG, Branch, read_attempts
 from collapse_laws.verl.data import RunData
+from collapse_laws.verl.models import starting_model
 
-SOURCE = "source.json"  # beside a fetched model: hub id, revision and commit
 PACKAGES = (
     "collapse-laws",
     "numpy",
@@ -38,12 +30,6 @@ PACKAGES = (
     "tensordict",
     "flash-attn",
 )
-
-
-def starting_model(model: Path) -> dict[str, str] | None:
-    """Hub id, revision and commit of a model folder that was fetched; None for any other."""
-    source = model / SOURCE
-    return json.loads(source.read_text(encoding="utf-8")) if source.exists() else None
 
 
 def export_final(states: Path, checkpoints: Path, version: int) -> int | None:
