@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -39,8 +40,8 @@ _NOT_TRAINING = {
     "runrecord.py",
     "study.py",
 }
-# Met only because a module lies in that package: the local learner's tasks, which verl never sees.
-_NOT_OF = {"local": frozenset(), "verl": frozenset({"tasks/__init__.py"})}
+# The local learner's tasks, met only because a module lies in their package, and a check of files.
+_NOT_OF = {"local": frozenset(), "verl": frozenset({"tasks/__init__.py", "verl/prepared.py"})}
 
 
 def training_sources(trainer: str = "local", package: Path = PACKAGE) -> tuple[str, ...]:
@@ -85,8 +86,13 @@ def _imports(name: str, package: Path) -> list[str]:
 @cache
 def training_fingerprint(trainer: str = "local", package: Path = PACKAGE) -> str:
     """16 hex digits of the SHA-256 of the code in `training_sources(trainer)`."""
+    return code_digest(training_sources(trainer, package), package)
+
+
+def code_digest(names: Iterable[str], package: Path = PACKAGE) -> str:
+    """16 hex digits of the SHA-256 of the code in these files of the package."""
     digest = hashlib.sha256()
-    for name in training_sources(trainer, package):
+    for name in names:
         digest.update(f"{name}\0{code_text(_parse(package / name))}\0".encode())
     return digest.hexdigest()[:16]
 
