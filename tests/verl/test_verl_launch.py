@@ -254,6 +254,13 @@ def test_the_final_policy_is_of_the_last_complete_checkpoint(tmp_path: Path) -> 
     assert (checkpoints / "final" / "weights").read_text() == "3"
 
 
+def test_a_tracker_that_was_cut_short_means_the_newest_checkpoint(tmp_path: Path) -> None:
+    for version in (9, 10):
+        (tmp_path / f"global_step_{version}").mkdir()
+    (tmp_path / launch.TRACKER).touch()
+    assert launch.checkpointed_version(tmp_path) == 10
+
+
 def test_a_lost_checkpoint_is_told(tmp_path: Path) -> None:
     (tmp_path / launch.TRACKER).write_text("3")
     with pytest.raises(UserError, match="lacks its checkpoint global_step_3"):

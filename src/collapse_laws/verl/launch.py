@@ -163,7 +163,9 @@ def _keep_to_one_run(cell: Cell, folders: Folders, files: RunData) -> None:
 def checkpointed_version(states: Path) -> int:
     """The parameter version of the last complete checkpoint, 0 where there is none; others are removed."""
     tracker = states / TRACKER
-    version = int(tracker.read_text()) if tracker.exists() else 0
+    told = tracker.read_text().strip() if tracker.exists() else "0"
+    # ended between opening and writing it, which verl does once the newest checkpoint is complete
+    version = int(told or max((p.name.rsplit("_", 1)[1] for p in states.glob("global_step_*")), key=int, default="0"))
     for folder in states.glob("global_step_*"):
         if folder.name != f"global_step_{version}":
             shutil.rmtree(folder)
