@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,15 @@ PACKAGE = Path(__file__).resolve().parent
 # trainer -> modules from which everything it computes can be reached
 ENTRY_MODULES = {
     "local": ("learner.py", "warmstart.py"),
-    "verl": ("verl/overrides.py", "verl/reward.py"),
+    # what verl is told, what it reads and in which order, what is wrapped around its update, when it ends
+    "verl": (
+        "verl/overrides.py",
+        "verl/reward.py",
+        "verl/data.py",
+        "verl/hooks.py",
+        "verl/probe.py",
+        "verl/ending.py",
+    ),
 }
 # Imported by trainers, without a say in what they compute: settings enter through their digest,
 # records by their schema.
@@ -31,6 +40,8 @@ _NOT_TRAINING = {
     "runrecord.py",
     "study.py",
 }
+# The local learner's tasks, met only because a module lies in their package, and a check of files.
+_NOT_OF = {"local": frozenset(), "verl": frozenset({"tasks/__init__.py", "verl/prepared.py"})}
 
 
 def training_sources(trainer: str = "local", package: Path = PACKAGE) -> tuple[str, ...]:
@@ -41,7 +52,7 @@ def training_sources(trainer: str = "local", package: Path = PACKAGE) -> tuple[s
     waiting = list(ENTRY_MODULES[trainer])
     while waiting:
         name = waiting.pop()
-        if name in found or name in _NOT_TRAINING:
+        if name in found or name in _NOT_TRAINING or name in _NOT_OF[trainer]:
             continue
         found.add(name)
         waiting.extend(_imports(name, package))
@@ -75,8 +86,13 @@ def _imports(name: str, package: Path) -> list[str]:
 @cache
 def training_fingerprint(trainer: str = "local", package: Path = PACKAGE) -> str:
     """16 hex digits of the SHA-256 of the code in `training_sources(trainer)`."""
+    return code_digest(training_sources(trainer, package), package)
+
+
+def code_digest(names: Iterable[str], package: Path = PACKAGE) -> str:
+    """16 hex digits of the SHA-256 of the code in these files of the package."""
     digest = hashlib.sha256()
-    for name in training_sources(trainer, package):
+    for name in names:
         digest.update(f"{name}\0{code_text(_parse(package / name))}\0".encode())
     return digest.hexdigest()[:16]
 

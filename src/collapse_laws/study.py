@@ -137,6 +137,8 @@ def load_params(path: Path | str = PARAMS) -> dict[str, Any]:
         params = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} is missing; run the command in the project's folder or give --params.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); allowed: a params.yaml.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
     validate_params(params, path.parent / SCHEMA)
@@ -145,7 +147,13 @@ def load_params(path: Path | str = PARAMS) -> dict[str, Any]:
 
 def validate_params(params: Any, schema_path: Path = SCHEMA) -> None:
     """Check params against the schema file; UserError for the first fault."""
-    schema = yaml.safe_load(schema_path.read_text(encoding="utf-8"))
+    try:
+        schema = yaml.safe_load(schema_path.read_text(encoding="utf-8"))
+    except OSError:
+        raise UserError(
+            f"{schema_path} is missing; allowed: a params.yaml in a project's folder, with its schema in "
+            f"{SCHEMA.parent}."
+        ) from None
     errors = jsonschema.Draft202012Validator(schema).iter_errors(params)
     error = min(errors, key=lambda e: (-len(e.absolute_path), str(e.absolute_path)), default=None)
     if error is not None:

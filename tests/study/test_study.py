@@ -149,6 +149,15 @@ def test_params_that_are_no_yaml_or_no_study(tmp_path, text):
         load_params(tmp_path / "params.yaml")
 
 
+def test_params_without_their_schema_and_a_folder_are_told_in_a_sentence(tmp_path, capsys):
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    for given, words in ((tmp_path / "params.yaml", "params.schema.yaml is missing"), (tmp_path, "cannot be read")):
+        assert main(["train", "--params", str(given), "--study", "paper", "--cell", "x"]) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert error.count("\n") == 1
+
+
 def test_command_line(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert main(["cells", "--study", "smoke"]) == 0

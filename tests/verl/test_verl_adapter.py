@@ -12,7 +12,7 @@ import pytest
 from collapse_laws.errors import UserError
 from collapse_laws.protocol import LagError
 from collapse_laws.verl import adapter
-from collapse_laws.verl.adapter import Attempt
+from collapse_laws.verl.branch import Attempt, surviving_branch
 from collapse_laws.verl.hooks import batch_summary, check_behaviour, parse_lines, scalars
 
 
@@ -45,7 +45,7 @@ def test_an_attempt_gives_way_at_the_checkpoint_from_which_the_next_one_started(
     first = Attempt(0, [update(t, 4, attempt=0) for t in range(11)])
     second = Attempt(2, [update(t, 4, attempt=1) for t in range(8, 14)])
     third = Attempt(2, [update(t, 4, attempt=2) for t in range(8, 16)])
-    branch = adapter.surviving_branch([first, second, third], 4)
+    branch = surviving_branch([first, second, third], 4)
     assert [line["t"] for line in branch.updates] == list(range(16))
     assert [line["metrics"]["attempt"] for line in branch.updates] == [0] * 8 + [2] * 8
 
@@ -54,7 +54,7 @@ def test_an_attempt_that_fell_back_behind_an_earlier_start_takes_over_from_there
     first = Attempt(0, [update(t, 4, attempt=0) for t in range(8)])
     second = Attempt(2, [update(t, 4, attempt=1) for t in range(8, 12)])
     third = Attempt(1, [update(t, 4, attempt=2) for t in range(4, 12)])  # its checkpoint was lost
-    branch = adapter.surviving_branch([first, second, third], 4)
+    branch = surviving_branch([first, second, third], 4)
     assert [line["metrics"]["attempt"] for line in branch.updates] == [0] * 4 + [2] * 8
 
 
@@ -69,14 +69,14 @@ def test_validations_are_kept_once_for_each_version() -> None:
         ],
     )
     second = Attempt(1, [validation(1, 0.25), validation(2, 0.3), *[update(t, 4) for t in range(4, 12)]])
-    found = adapter.surviving_branch([first, second], 4).validations
+    found = surviving_branch([first, second], 4).validations
     assert {v: list(m.values())[0] for v, m in found.items()} == {0: 0.1, 1: 0.2, 2: 0.3}
 
 
 def test_a_missing_update_is_told() -> None:
     lines = [update(t, 4) for t in (0, 1, 3)]
     with pytest.raises(UserError, match="lines of update 2 are missing, although update 3 is there"):
-        adapter.surviving_branch([Attempt(0, lines)], 4)
+        surviving_branch([Attempt(0, lines)], 4)
 
 
 def test_rows_hold_means_errors_and_the_lag() -> None:
@@ -86,7 +86,7 @@ def test_rows_hold_means_errors_and_the_lag() -> None:
         update(2, 2, (1.0, 1.0), **{"actor/displacement_rms": 0.25}),
     ]
     lines[1]["metrics"]["actor/displacement_rms"] = 0.125
-    branch = adapter.surviving_branch([Attempt(0, [validation(0, 0.4), *lines])], 2)
+    branch = surviving_branch([Attempt(0, [validation(0, 0.4), *lines])], 2)
     steps = adapter.step_rows(branch, 2)
     assert [(row["t"], row["snapshot"], row["lag"]) for row in steps] == [
         (0, 0, 0),
@@ -114,7 +114,7 @@ def test_rows_hold_means_errors_and_the_lag() -> None:
 def test_a_realised_lag_other_than_t_mod_s_is_an_error() -> None:
     line = update(5, 4)
     line["behaviour"] = [0, 0]
-    branch = adapter.surviving_branch([Attempt(0, [*(update(t, 4) for t in range(5)), line])], 4)
+    branch = surviving_branch([Attempt(0, [*(update(t, 4) for t in range(5)), line])], 4)
     with pytest.raises(LagError, match="update 5 learned from snapshot 0"):
         adapter.step_rows(branch, 4)
     check_behaviour(5, [1, 1], 4)

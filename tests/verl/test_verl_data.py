@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +16,11 @@ pytest.importorskip("verl", reason="needs the extra `verl`")
 
 from collapse_laws.cli import main
 from collapse_laws.errors import UserError
+from collapse_laws.fingerprint import PACKAGE
 from collapse_laws.study import load_params, load_study
 from collapse_laws.tasks.benchmarks import Problem, load
 from collapse_laws.verl import data
+from collapse_laws.verl import prepared as prepared_module
 from collapse_laws.verl.reward import compute_score
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -227,3 +232,70 @@ def test_a_runs_files_are_named_with_their_sizes(prepared: Path) -> None:
     assert files.validation_sizes == {"HuggingFaceH4/MATH-500": 500, "math-ai/minervamath": 272}
     with pytest.raises(UserError, match=r"run `collapse-laws prepare"):
         data.run_data(study.cells[0], prepared / "nowhere")
+
+
+# what is current
+
+
+def test_prepared_files_are_current_until_something_that_decides_them_changes(prepared: Path, tmp_path: Path) -> None:
+    params = load_params(ROOT / "params.yaml")
+    study = load_study(params, "paper")
+    folder = tmp_path / "paper"
+    shutil.copytree(prepared, folder)
+    path = folder / prepared_module.REPORT
+    assert prepared_module.prepared_is_current(path, study)
+    params["studies"]["paper"]["models"]["qwen8b"]["validation"] = ["math500", "minerva_math", "amc23"]
+    assert not prepared_module.prepared_is_current(path, load_study(params, "paper"))
+    report = json.loads(path.read_text())
+    for damaged in (json.dumps({**report, "settings": "0" * 16}), "{", "[]", "{}"):
+        path.write_text(damaged)
+        assert not prepared_module.prepared_is_current(path, study)
+    path.write_text(json.dumps(report))
+    (folder / "dapo.parquet").unlink()
+    assert not prepared_module.prepared_is_current(path, study)
+    path.unlink()
+    assert not prepared_module.prepared_is_current(path, study)
+
+
+def test_a_run_refuses_files_that_were_prepared_in_another_way(prepared: Path, tmp_path: Path) -> None:
+    cell = load_study(load_params(ROOT / "params.yaml"), "paper").cell("vanilla_qwen8b_S16_eta1e-7_seed42")
+    folder = tmp_path / "paper"
+    shutil.copytree(prepared, folder)
+    path = folder / data.REPORT
+    written = json.loads(path.read_text())
+    for report in ({**written, "settings": "0" * 16}, {k: v for k, v in written.items() if k != "settings"}):
+        path.write_text(json.dumps(report))
+        with pytest.raises(UserError, match=r"was prepared with other prompts, .*; run `collapse-laws prepare"):
+            data.run_data(cell, folder)
+    for damaged in ("{", "[]", "{}"):
+        path.write_text(damaged)
+        with pytest.raises(UserError, match=r"is damaged; run `collapse-laws prepare"):
+            data.run_data(cell, folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("verl/data.py", "step by step and", "and"),  # the instruction
+        ("verl/data.py", "if not p.flag", "if p"),  # the rows that are left out
+        ("tasks/benchmark_registry.py", "5343:", "5344:"),
+        ("tasks/benchmark_rows.json", "a", "b"),
+    ],
+)
+def test_what_decides_the_prepared_files_is_in_their_digest(file: str, old: str, new: str, tmp_path: Path) -> None:
+    for folder in ("tasks", "verl"):
+        shutil.copytree(PACKAGE / folder, tmp_path / folder)
+    assert prepared_module.data_settings(tmp_path) == prepared_module.data_settings()
+    text = (tmp_path / file).read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+    assert prepared_module.data_settings(tmp_path) != prepared_module.data_settings()
+
+
+def test_planning_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; import collapse_laws.verl.prepared; "
+        "print(*sorted({'torch', 'transformers', 'verl', 'datasets'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

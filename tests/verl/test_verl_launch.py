@@ -181,15 +181,10 @@ def test_a_second_start_is_refused_and_a_killed_supervisor_leaves_no_orphan(
 def test_killed_between_last_update_and_last_checkpoint_makes_those_updates_again(
     cell: Cell, folders: dict[str, Path], plan: Any
 ) -> None:
-    plan()
-    launch.train(cell, **folders, limits=QUICK)
-    work, attempt = folders["work"], folders["work"] / "attempts" / "000"
-    attempt.mkdir(parents=True)
-    (attempt / "start.json").write_text('{"version": 0}')
-    (attempt / "updates.jsonl").write_text((folders["out"] / "attempts" / "000.jsonl").read_text())
-    (work / "states" / "global_step_3").mkdir(parents=True)
-    (work / "states" / "global_step_4").mkdir()  # half-written
-    (work / "states" / launch.TRACKER).write_text("3")
+    plan(crash_after=15)
+    with pytest.raises(UserError, match="exit code 7 after 16 of 16 updates"):
+        launch.train(cell, **folders, limits=QUICK)
+    (folders["work"] / "states" / launch.TRACKER).write_text("3")  # so global_step_4 is half-written
     assert launch.train(cell, **folders, limits=QUICK) == "horizon"
     assert read_run(folders["out"]).manifest["timings"]["attempts_from_update"] == [0, 12]
 
@@ -199,6 +194,71 @@ def test_a_start_that_was_cut_short_before_it_began_is_no_obstacle(
 ) -> None:
     (folders["work"] / "attempts" / "000").mkdir(parents=True)
     assert launch.train(cell, **folders, limits=QUICK) == "horizon"
+
+
+def test_a_run_in_progress_goes_on_only_under_what_it_started_with(
+    cell: Cell, folders: dict[str, Path], plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(crash_after=10)
+    with pytest.raises(UserError, match="exit code 7"):
+        launch.train(cell, **folders, limits=QUICK)
+    other = cpu_cell(horizon_updates=16, grad_clip=0.5)
+    told = rf"settings_digest was {cell.digest} and is {other.digest} now; restore .*, or remove the folder"
+    with pytest.raises(UserError, match=told):
+        launch.train(other, **folders, limits=QUICK)
+    with monkeypatch.context() as patch:
+        patch.setattr(launch, "training_fingerprint", lambda _: "0" * 16)
+        with pytest.raises(UserError, match=r"source_fingerprint was \w{16} and is 0{16} now"):
+            launch.train(cell, **folders, limits=QUICK)
+    assert not folders["out"].exists()
+    assert launch.train(cell, **folders, limits=QUICK) == "horizon"
+
+
+def test_a_run_in_progress_that_does_not_say_what_it_started_with_is_refused(
+    cell: Cell, folders: dict[str, Path], plan: Any
+) -> None:
+    plan(crash_after=10)
+    with pytest.raises(UserError, match="exit code 7"):
+        launch.train(cell, **folders, limits=QUICK)
+    (folders["work"] / launch.IDENTITY).unlink()
+    with pytest.raises(UserError, match="settings_digest was not written down"):
+        launch.train(cell, **folders, limits=QUICK)
+
+
+def test_training_again_replaces_the_final_policy(cell: Cell, folders: dict[str, Path], plan: Any) -> None:
+    for name in ("final", ".final"):  # of the run before, and of an end that was killed while it copied
+        (folders["checkpoints"] / name).mkdir(parents=True)
+        (folders["checkpoints"] / name / "old").touch()
+    assert launch.train(cell, **folders, limits=QUICK) == "horizon"
+    assert [path.name for path in folders["checkpoints"].iterdir()] == ["final"]
+    assert [path.name for path in (folders["checkpoints"] / "final").iterdir()] == ["weights"]
+    assert read_run(folders["out"]).manifest["final_checkpoint_updates"] == 16
+
+
+def test_a_run_that_saved_nothing_leaves_no_policy(folders: dict[str, Path], plan: Any) -> None:
+    (folders["checkpoints"] / "final").mkdir(parents=True)
+    plan(no_gradient=True, pace=0.05)
+    assert launch.train(cpu_cell(horizon_updates=400, checkpoint_every_updates=400), **folders, limits=QUICK)
+    assert not (folders["checkpoints"] / "final").exists()
+    assert read_run(folders["out"]).manifest["final_checkpoint_updates"] is None
+
+
+def test_the_final_policy_is_of_the_last_complete_checkpoint(tmp_path: Path) -> None:
+    states, checkpoints = tmp_path / "states", tmp_path / "checkpoints"
+    for version in (3, 4):
+        weights = states / f"global_step_{version}" / "actor" / "huggingface"
+        weights.mkdir(parents=True)
+        (weights / "weights").write_text(str(version))
+    (states / launch.TRACKER).write_text("3")  # ended while it saved the next one
+    assert launch.export_final(states, checkpoints, launch.checkpointed_version(states)) == 3
+    assert (checkpoints / "final" / "weights").read_text() == "3"
+
+
+def test_a_tracker_that_was_cut_short_means_the_newest_checkpoint(tmp_path: Path) -> None:
+    for version in (9, 10):
+        (tmp_path / f"global_step_{version}").mkdir()
+    (tmp_path / launch.TRACKER).touch()
+    assert launch.checkpointed_version(tmp_path) == 10
 
 
 def test_a_lost_checkpoint_is_told(tmp_path: Path) -> None:
@@ -254,6 +314,16 @@ def test_missing_model_and_data_are_told_with_the_command(
     (model / "config.json").write_text("{}")
     assert main(PAPER) == 2
     assert "run `collapse-laws prepare --study paper` first" in capsys.readouterr().err
+
+
+def test_a_run_from_another_model_than_its_settings_name_is_refused(
+    cell: Cell, folders: dict[str, Path], plan: Any
+) -> None:
+    source = {"hub_id": "Qwen/Qwen3-8B", "revision": "main", "commit": "c"}
+    (folders["model_dir"] / "source.json").write_text(json.dumps(source))
+    with pytest.raises(UserError, match="holds Qwen/Qwen3-8B at main, but"):
+        launch.train(cell, **folders, limits=QUICK)
+    assert not folders["work"].exists()
 
 
 def test_check_only_composes_and_counts_the_slurm_jobs_gpus(

@@ -76,6 +76,24 @@ def test_no_drawing_and_no_analysis_decides_training(trainer):
     assert len(training_fingerprint(trainer)) == 16
 
 
+def test_verl_sources_are_what_decides_data_updates_and_the_end_of_a_run():
+    assert training_sources("verl") == (
+        "protocol.py",
+        "stopping.py",
+        "tasks/benchmark_registry.py",
+        "tasks/benchmarks.py",
+        "tasks/verl_checker.py",
+        "verl/__init__.py",
+        "verl/branch.py",
+        "verl/data.py",
+        "verl/ending.py",
+        "verl/hooks.py",
+        "verl/overrides.py",
+        "verl/probe.py",
+        "verl/reward.py",
+    )
+
+
 def test_record_is_current_only_with_both_names(tmp_path: Path):
     record = tmp_path / "run.json"
     assert not is_current(record, "a", "b")

@@ -1,16 +1,9 @@
-"""From verl's runs to run records: the hooks' lines of all attempts, or a plain verl log with what it has lost.
-
-A run may take several attempts (preemption). Each starts at a parameter version that was
-checkpointed; the updates that an attempt made after the checkpoint from which the next one started
-belong to a branch that was given up, and are left out. So every update is there once, and each
-learned from the weights of the one before it.
-"""
+"""From verl's runs to run records: the hooks' lines of all attempts, or a plain verl log with what it has lost."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +19,7 @@ from collapse_laws.runrecord import (
     check_row,
     empty_frame,
 )
-from collapse_laws.verl.hooks import parse_lines
-
-LINES, VERL_LOG, START = "updates.jsonl", "verl.jsonl", "start.json"  # files of an attempt
+from collapse_laws.verl.branch import Branch, joined
 
 # step column -> verl's metric of that update
 _METRICS = {
@@ -44,67 +35,6 @@ _METRICS = {
     "displacement_rms": "actor/displacement_rms",
     "update_rms": "actor/update_rms",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One start of the trainer: the parameter version that it began with, and its lines."""
-
-    version: int
-    lines: list[dict[str, Any]]
-
-    @classmethod
-    def read(cls, directory: Path) -> Attempt:
-        """From `start.json` and `updates.jsonl` of an attempt's folder."""
-        start = json.loads((directory / START).read_text(encoding="utf-8"))
-        return cls(start["version"], parse_lines(directory / LINES))
-
-
-def read_attempts(directory: Path) -> list[Attempt]:
-    """All attempts of a run in the order in which they were started."""
-    return [Attempt.read(path.parent) for path in sorted(Path(directory).glob(f"*/{START}"))]
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """The updates of a run that its final weights descend from, and the validations along them."""
-
-    updates: list[dict[str, Any]]  # t = 0, 1, ... without a gap
-    validations: dict[int, dict[str, float]]  # parameter version -> verl's scores
-
-    def cycles(self, sync_interval: int) -> list[list[dict[str, Any]]]:
-        """The updates by snapshot, whole cycles only."""
-        whole = len(self.updates) // sync_interval
-        return [self.updates[m * sync_interval : (m + 1) * sync_interval] for m in range(whole)]
-
-    def snapshot_rewards(self, sync_interval: int) -> list[float]:
-        """Mean reward of the rollouts of each snapshot whose cycle is complete."""
-        return [float(np.mean(_joined(cycle, "group_rewards"))) for cycle in self.cycles(sync_interval)]
-
-
-def surviving_branch(attempts: Sequence[Attempt], sync_interval: int) -> Branch:
-    """Every update once; UserError where lines are missing before a checkpoint from which an attempt went on."""
-    kept: dict[int, dict[str, Any]] = {}
-    validations: dict[int, dict[str, float]] = {}
-    for number, attempt in enumerate(attempts):
-        end = min((later.version for later in attempts[number + 1 :]), default=None)
-        for line in attempt.lines:
-            if line["kind"] == "update" and (end is None or line["t"] < end * sync_interval):
-                kept[line["t"]] = line
-            elif line["kind"] == "validation" and (end is None or line["version"] <= end):
-                validations.setdefault(line["version"], line["metrics"])
-    updates = [kept[t] for t in sorted(kept)]
-    gaps = [t for t, line in enumerate(updates) if line["t"] != t]
-    if gaps:
-        raise UserError(
-            f"the lines of update {gaps[0]} are missing, although update {updates[gaps[0]]['t']} is there: the folder "
-            "of this run is damaged; remove it and train the cell again."
-        )
-    return Branch(updates, validations)
-
-
-def _joined(lines: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
-    return np.concatenate([np.asarray(line[key], dtype=float) for line in lines])
 
 
 def step_rows(branch: Branch, sync_interval: int) -> list[dict[str, Any]]:
@@ -142,9 +72,9 @@ def snapshot_rows(branch: Branch, sync_interval: int, validation_sizes: Mapping[
     """
     rows = []
     for snapshot, cycle in enumerate(branch.cycles(sync_interval)):
-        groups = _joined(cycle, "group_rewards")
+        groups = joined(cycle, "group_rewards")
         samples, tokens = (
-            int(_joined(cycle, "group_sizes").sum()),
+            int(joined(cycle, "group_sizes").sum()),
             sum(line["tokens"] for line in cycle),
         )
         entropies = [line["entropy"] for line in cycle]

@@ -19,7 +19,8 @@ from collapse_laws.verl.overrides import ACTOR, ROLLOUT, SETTING_KEYS, Override
 
 
 def framework_default(setting: str) -> Any:
-    """What verl computes with where a setting of params.yaml is not passed on, in params.yaml's own units.
+    """What verl computes with where a setting of params.yaml is not passed on, in params.yaml's own units; None for a
+    variable of a model's chat template, of which verl knows nothing.
 
     From the composed configuration; four settings have no key there and are read off the code that
     fixes them.
@@ -27,6 +28,8 @@ def framework_default(setting: str) -> Any:
     key = SETTING_KEYS[setting]
     if key is None:
         return _fixed_in_code(setting)
+    if setting.startswith("model.chat_template."):
+        return None
     value = defaults()[key]
     if setting in ("adam_beta1", "adam_beta2"):
         return value[int(setting[-1]) - 1]

@@ -24,9 +24,9 @@ from collapse_laws.errors import UserError
 from collapse_laws.runrecord import write_json
 from collapse_laws.study import Cell, Study
 from collapse_laws.tasks.benchmarks import Problem, load
+from collapse_laws.verl.prepared import REPORT, data_settings, file_names, prepared_report
 
 INSTRUCTION = " Let's think step by step and output the final answer within \\boxed{}."
-REPORT = "prepare.json"
 REWARD_FILE = Path(__file__).with_name("reward.py")
 
 # training set -> the registered set or source it is made of; `dapo` has a reader of its own here
@@ -77,19 +77,10 @@ class RunData:
 
 
 def run_data(cell: Cell, folder: Path) -> RunData:
-    """A run's files in a folder that `prepare` filled; UserError where it did not."""
+    """A run's files in a folder that `prepare` filled; UserError where it did not, or not as it would now."""
     model = cell.settings["model"]
-    try:
-        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"{folder / REPORT} is missing; run `collapse-laws prepare --study {cell.study}` first."
-        ) from None
+    files = prepared_report(cell, folder)["files"]
     names = [model["dataset"], *model["validation"]]
-    missing = [name for name in names if name not in report["files"] or not (folder / f"{name}.parquet").exists()]
-    if missing:
-        raise UserError(f"{folder} lacks {missing[0]}.parquet; run `collapse-laws prepare --study {cell.study}` again.")
-    files = report["files"]
     return RunData(
         train=(folder / f"{names[0]}.parquet",),
         validation=tuple(folder / f"{name}.parquet" for name in names[1:]),
@@ -106,9 +97,7 @@ def prepare(study: Study, local: Path, out: Path) -> dict[str, Any]:
     set is checked row by row. Raises UserError where a set cannot be had, or where its count or
     content differs.
     """
-    models = study.models.values()
-    training = sorted({model["dataset"] for model in models})
-    validation = sorted({name for model in models for name in model["validation"]})
+    training, validation = file_names(study.models.values())
     unknown = [name for name in training if name not in TRAINING_SETS]
     if unknown:
         raise UserError(
@@ -116,7 +105,7 @@ def prepare(study: Study, local: Path, out: Path) -> dict[str, Any]:
             f"{', '.join(TRAINING_SETS)}."
         )
     files: dict[str, Any] = {}
-    report: dict[str, Any] = {"study": study.name, "files": files}
+    report: dict[str, Any] = {"study": study.name, "settings": data_settings(), "files": files}
     out.mkdir(parents=True, exist_ok=True)
     for name in training:
         source = TRAINING_SETS[name]

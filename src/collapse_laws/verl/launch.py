@@ -9,6 +9,7 @@ for a whole cycle. What is left after a kill in `work` is enough to go on from t
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -24,26 +25,22 @@ from pathlib import Path
 from tqdm import tqdm
 
 from collapse_laws.errors import UserError
-from collapse_laws.runrecord import write_json
-from collapse_laws.stopping import stays_down
+from collapse_laws.fingerprint import training_fingerprint
+from collapse_laws.runrecord import settings_digest, write_json
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
-from collapse_laws.verl.adapter import (
-    LINES,
-    START,
-    VERL_LOG,
-    Branch,
-    read_attempts,
-    surviving_branch,
-)
+from collapse_laws.verl.branch import LINES, START, VERL_LOG, read_attempts, surviving_branch
 from collapse_laws.verl.composition import MAIN_MODULE, checked, minimal, require_verl
 from collapse_laws.verl.data import RunData, run_data
+from collapse_laws.verl.ending import ending
 from collapse_laws.verl.hooks import CONSUMED_VARIABLE, LOG_VARIABLE
+from collapse_laws.verl.models import require_source, starting_model
 from collapse_laws.verl.overrides import HOOKS_MODULE, Paths, overrides
 from collapse_laws.verl.record import export_final, write_record
 
 # marks every process of a run with its work folder, those that Ray detaches too
 RUN_VARIABLE = "COLLAPSE_LAWS_VERL_RUN"
+IDENTITY = "cell.json"  # in the work folder: what the run in progress was started with
 TRACKER = "latest_checkpointed_iteration.txt"  # verl's own, written after a checkpoint is complete
 
 
@@ -112,13 +109,16 @@ def train(
         raise UserError(
             f"{model_dir} holds no model; `collapse-laws prepare --study {cell.study} --model {cell.model}` fetches it."
         )
+    require_source(folders.model, cell)
     files = run_data(cell, (data or Path("data") / cell.study).resolve())
     with _alone(folders.work, cell):
         began = datetime.now(UTC)
+        _keep_to_one_run(cell, folders, files)
         reason = _supervise(cell, folders, files, limits or Limits())
         branch = surviving_branch(read_attempts(folders.attempts), cell.sync_interval)
-        export_final(folders.states, folders.checkpoints)
-        write_record(cell, branch, files, folders.work, folders.model, folders.out, reason, began)
+        # by the tracker: a trainer that is ended while it saves leaves half a checkpoint
+        final = export_final(folders.states, folders.checkpoints, checkpointed_version(folders.states))
+        write_record(cell, branch, files, folders.work, folders.model, folders.out, reason, began, final)
     shutil.rmtree(folders.work)
     return reason
 
@@ -134,10 +134,38 @@ def _alone(work: Path, cell: Cell) -> Iterator[None]:
         yield
 
 
+def _keep_to_one_run(cell: Cell, folders: Folders, files: RunData) -> None:
+    """Write what decides the run when it first starts; UserError where a later start would go on under anything else,
+    since its record names one set of settings for all its updates."""
+    path = folders.work / IDENTITY
+    now = {
+        "settings_digest": cell.digest,
+        "source_fingerprint": training_fingerprint("verl"),
+        "starting_model": (starting_model(folders.model) or {}).get("commit"),
+        "data": settings_digest(files.digests),
+    }
+    if not read_attempts(folders.attempts):
+        write_json(path, now)
+        return
+    then = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    changed = [
+        f"{key} was {then.get(key, 'not written down')} and is {value} now"
+        for key, value in now.items()
+        if key not in then or then[key] != value
+    ]
+    if changed:
+        raise UserError(
+            f"{folders.work} holds a run of {cell.name} that cannot go on: {', '.join(changed)}; restore what it "
+            "started with, or remove the folder to train the cell anew."
+        )
+
+
 def checkpointed_version(states: Path) -> int:
     """The parameter version of the last complete checkpoint, 0 where there is none; others are removed."""
     tracker = states / TRACKER
-    version = int(tracker.read_text()) if tracker.exists() else 0
+    told = tracker.read_text().strip() if tracker.exists() else "0"
+    # ended between opening and writing it, which verl does once the newest checkpoint is complete
+    version = int(told or max((p.name.rsplit("_", 1)[1] for p in states.glob("global_step_*")), key=int, default="0"))
     for folder in states.glob("global_step_*"):
         if folder.name != f"global_step_{version}":
             shutil.rmtree(folder)
@@ -153,7 +181,7 @@ def _supervise(cell: Cell, folders: Folders, files: RunData, limits: Limits) -> 
     end_processes(folders.work)  # of a supervisor that was killed outright; the lock is ours now
     version = checkpointed_version(folders.states)
     attempts = read_attempts(folders.attempts)
-    reason = _verdict(cell, surviving_branch(attempts, cell.sync_interval)) if attempts else None
+    reason = ending(cell, surviving_branch(attempts, cell.sync_interval)) if attempts else None
     if reason == "horizon" and version * cell.sync_interval < cell.horizon_updates:
         reason = None  # killed between the last update and its checkpoint: make those updates again
     if reason:
@@ -200,7 +228,7 @@ def _follow(cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: 
             branch = surviving_branch(attempts, cell.sync_interval)
             bar.update(len(branch.updates) - done)
             done = len(branch.updates)
-            reason = _verdict(cell, branch)
+            reason = ending(cell, branch)
             if reason not in (None, "horizon"):
                 return reason
         if code is not None:
@@ -219,21 +247,6 @@ def _follow(cell: Cell, folders: Folders, trainer: _Trainer, bar: tqdm, limits: 
                 "checkpoint."
             )
         time.sleep(limits.poll_seconds)
-
-
-def _verdict(cell: Cell, branch: Branch) -> str | None:
-    """Why the run may end now: horizon, collapse or failed; None while it goes on."""
-    settings = cell.settings
-    rewards = branch.snapshot_rewards(cell.sync_interval)
-    patience = settings["stop_patience_snapshots"], settings["stop_patience_lr_budget"]
-    if len(branch.updates) >= cell.horizon_updates:
-        return "horizon"
-    if stays_down(rewards, cell.lr, cell.sync_interval, *patience):
-        return "collapse"
-    cycle = branch.updates[-cell.sync_interval :]
-    if len(cycle) == cell.sync_interval and not any("actor/grad_norm" in line["metrics"] for line in cycle):
-        return "failed"  # verl skips an update whose gradient is not finite
-    return None
 
 
 class _Trainer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -15,18 +14,11 @@ from collapse_laws.fingerprint import training_fingerprint
 from collapse_laws.runrecord import SCHEMA_VERSION, RunWriter, finish
 from collapse_laws.study import Cell
 from collapse_laws.verl import gpus
-from collapse_laws.verl.adapter import (
-    LINES,
-    VERL_LOG,
-    Branch,
-    read_attempts,
-    snapshot_rows,
-    step_rows,
-    validation_reward,
-)
+from collapse_laws.verl.adapter import snapshot_rows, step_rows, validation_reward
+from collapse_laws.verl.branch import LINES, VERL_LOG, Branch, read_attempts
 from collapse_laws.verl.data import RunData
+from collapse_laws.verl.models import starting_model
 
-SOURCE = "source.json"  # beside a fetched model: hub id, revision and commit
 PACKAGES = (
     "collapse-laws",
     "numpy",
@@ -40,17 +32,24 @@ PACKAGES = (
 )
 
 
-def export_final(states: Path, checkpoints: Path) -> None:
-    """Move the Hugging Face copy of verl's last checkpoint to `checkpoints`/final; nothing where none was saved."""
-    found = sorted(
-        states.glob("global_step_*/actor/huggingface"),
-        key=lambda p: int(p.parts[-3].rsplit("_", 1)[1]),
-    )
-    if not found or (checkpoints / "final").exists():
-        return
-    checkpoints.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(found[-1], checkpoints / ".final")
-    os.replace(checkpoints / ".final", checkpoints / "final")
+def export_final(states: Path, checkpoints: Path, version: int) -> int | None:
+    """Copy the Hugging Face weights of verl's checkpoint `version` to `checkpoints`/final; the version, None where
+    there are none.
+
+    Whatever lay there is of an earlier run of the cell or of an end that was cut short, and goes: the policy that is
+    evaluated has to be the one that this record tells of.
+    """
+    final, unfinished = checkpoints / "final", checkpoints / ".final"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    weights = states / f"global_step_{version}" / "actor" / "huggingface"
+    found = weights.is_dir()
+    if found:
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(weights, unfinished)
+    shutil.rmtree(final, ignore_errors=True)
+    if found:
+        os.replace(unfinished, final)
+    return version if found else None
 
 
 def write_record(
@@ -62,6 +61,7 @@ def write_record(
     out: Path,
     reason: str,
     began: datetime,
+    final_version: int | None,
 ) -> None:
     """Write rows and the attempts' own lines to `out`, and run.json last."""
     record = work / "record"
@@ -81,7 +81,7 @@ def write_record(
             if source.exists():
                 shutil.copyfile(source, out / "attempts" / f"{number:03d}.{ending}")
     starts = [attempt.version * cell.sync_interval for attempt in attempts]
-    finish(record, out, manifest(cell, branch, files, model, reason, began, starts))
+    finish(record, out, manifest(cell, branch, files, model, reason, began, final_version, starts))
 
 
 def manifest(
@@ -91,10 +91,10 @@ def manifest(
     model: Path,
     reason: str,
     began: datetime,
+    final_version: int | None,
     starts: list[int],
 ) -> dict[str, Any]:
     """run.json: what was asked for, with what it was made, and how long it took."""
-    source = model / SOURCE
     return {
         "schema_version": SCHEMA_VERSION,
         **cell.identity(),
@@ -102,11 +102,13 @@ def manifest(
         "horizon_updates": cell.horizon_updates,
         "updates": len(branch.updates),
         "stop_reason": reason,
+        # learner updates behind the policy in checkpoints/: the trainer is ended between two of its checkpoints
+        "final_checkpoint_updates": None if final_version is None else final_version * cell.sync_interval,
         "final_validation_reward": validation_reward(
             branch.validations.get(len(branch.updates) // cell.sync_interval, {}),
             files.validation_sizes,
         )[0],
-        "starting_model": json.loads(source.read_text()) if source.exists() else None,
+        "starting_model": starting_model(model),
         "data": files.digests,
         "versions": {"python": platform.python_version(), **_versions()},
         "hardware": {
