@@ -9,6 +9,8 @@ from pathlib import Path
 from collapse_laws.errors import UserError
 from collapse_laws.fingerprint import is_current, training_fingerprint
 from collapse_laws.study import CELL_PATTERN, load_params, load_study, study_names
+from collapse_laws.verl.models import source_is_current
+from collapse_laws.verl.prepared import prepared_is_current
 
 # The interpreter of this Snakemake: nothing needs to be on the PATH, neither here nor on a cluster's node. It must not be
 # a parameter of a rule that trains: the same environment at another path would train again.
@@ -91,9 +93,11 @@ def record_is_current(study, cell):
 
 
 def start_is_current(cell):
-    """Whether the starting checkpoint of a local run was made with params.yaml's settings and the present source."""
-    path = Path(f"models/{cell.study}/{cell.model}/warmstart.json")
-    return is_current(path, cell.start_digest, training_fingerprint("local"))
+    """Whether a cell's starting checkpoint is that of params.yaml's settings and the present source."""
+    folder = Path(f"models/{cell.study}/{cell.model}")
+    if cell.trainer == "verl":
+        return source_is_current(folder / "source.json", cell)
+    return is_current(folder / "warmstart.json", cell.start_digest, training_fingerprint("local"))
 
 
 # Named for the line in which Snakemake says why it trains again: "Updated input files: ...".

@@ -79,6 +79,8 @@ rule warmstart:
 
 rule fetch:
     """A starting model from the Hub, for a study that trains through verl."""
+    input:
+        model_settings,
     output:
         "models/{study}/{model}/source.json",
     log:
@@ -89,8 +91,19 @@ rule fetch:
         " --out models/{wildcards.study}/{wildcards.model} >{log} 2>&1"
 
 
+def data_settings(wildcards):
+    """CHANGED, newer than the prepared problems only where those are not current."""
+    path = f"data/{wildcards.study}/prepare.json"
+    if prepared_is_current(Path(path), study_of(wildcards.study)):
+        return unchanged()
+    mark_changed(path)
+    return CHANGED
+
+
 rule prepare:
     """The training and validation problems of a study that trains through verl."""
+    input:
+        data_settings,
     output:
         "data/{study}/prepare.json",
     log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from collapse_laws import gpu_environment
 from collapse_laws.errors import UserError
 from collapse_laws.study import PARAMS, load_study
 
@@ -26,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
     study = load_study(args.params, args.study)
     if study.trainer != "verl":
         raise UserError(f"study {study.name!r} needs no prepared data: its trainer is {study.trainer!r}, not 'verl'.")
+    gpu_environment.enter(study.trainer)
     if args.model is not None:
         from collapse_laws.verl.models import fetch
 
