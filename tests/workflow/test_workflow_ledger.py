@@ -23,7 +23,7 @@ def test_every_recorded_study_has_its_stage():
 
 
 def test_clone_pulls_and_trains_nothing(recorded, tmp_path_factory):
-    recorded.edit("params.yaml", "    recorded: core ", "    recorded: []  ")  # of the proxy
+    recorded.edit("params.yaml", "    recorded: full ", "    recorded: []  ")  # of the proxy
     recorded.edit("params.yaml", "  smoke:\n", "  smoke:\n    recorded: core\n")
     recorded.run(sys.executable, "-m", "collapse_laws", "cells", "--write")
     recorded.run(*GIT, "init", "-q")
