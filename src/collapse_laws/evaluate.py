@@ -24,12 +24,14 @@ import pandas as pd
 from collapse_laws import generation
 from collapse_laws.errors import UserError
 from collapse_laws.evaluation_request import (
+    LABELS,
     Request,
     Subject,
     checkpoint_digest,
     end_tokens,
     load_problems,
     prompt_tokens,
+    stored_fields,
     title_of,
 )
 from collapse_laws.evaluation_table import (
@@ -71,22 +73,20 @@ def evaluate(
     }
     digest = settings_digest(json.loads(json.dumps(asked)))
     known = read_result(out) if out.exists() and out.with_suffix(".parquet").exists() else None
-    if known is not None and known.get("request_digest") == digest and _labels(known) == subject.labels:
-        return known
+    if known is not None and known.get("request_digest") == digest:
+        if {name: known[name] for name in LABELS if name in known} == subject.labels:
+            return known
     parts = work / digest  # a changed request never meets another's parts
     table, backend = _rows(subject, request, problems, tokenizer, parts, requests_per_part)
     result = {
         "schema_version": SCHEMA_VERSION,
         **subject.labels,
         "snapshot": subject.snapshot,
-        "benchmark": request.benchmark,
+        **stored_fields(request),
         "title": title_of(request),
         "request_digest": digest,
         "checkpoint_digest": asked["checkpoint_digest"],
         "backend": backend,
-        "decoding": asdict(request.decoding),
-        "prompt": request.prompt,
-        "generation_seed": request.seed,
         **summarise(table, problems, request.decoding.samples),
         "timings": {"seconds": round(time.perf_counter() - started, 3)},
     }
@@ -98,21 +98,6 @@ def evaluate(
     write_json(out, result)
     shutil.rmtree(work)
     return read_result(out)
-
-
-def _labels(result: Mapping[str, Any]) -> dict[str, Any]:
-    names = (
-        "study",
-        "scale",
-        "cell",
-        "arm",
-        "model",
-        "sync_interval",
-        "lr",
-        "seed",
-        "settings_digest",
-    )
-    return {name: result[name] for name in names if name in result}
 
 
 def _tokenizer(checkpoint: Path) -> Any:

@@ -22,6 +22,8 @@ from collapse_laws.tasks import benchmarks
 from collapse_laws.tasks.benchmarks import Problem
 from collapse_laws.tasks.verify_pool import CPU_SECONDS
 
+# what an evaluation says of the cell that its checkpoint is from
+LABELS = ("study", "scale", "cell", "arm", "model", "sync_interval", "lr", "seed", "settings_digest")
 HELD_OUT = "heldout"  # of the study's own task
 HELD_OUT_STREAM = 2  # of the generator "validation"; 0 is what the learner validates on
 
@@ -96,10 +98,9 @@ def request_of(study: Study, benchmark: str, settings: Mapping[str, Any]) -> Req
     )
 
 
-def stored_fields(cell: Cell, request: Request) -> dict[str, Any]:
-    """What the JSON of an evaluation says of its cell and its request."""
+def stored_fields(request: Request) -> dict[str, Any]:
+    """What the JSON of an evaluation says of its request, as JSON gives it back."""
     fields = {
-        "settings_digest": cell.digest,
         "benchmark": request.benchmark,
         "decoding": asdict(request.decoding),
         "prompt": request.prompt,
@@ -114,7 +115,7 @@ def is_current(path: Path, cell: Cell, request: Request) -> bool:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    asked = stored_fields(cell, request)
+    asked = {"settings_digest": cell.digest, **stored_fields(request)}
     if not isinstance(found, dict) or any(found.get(name) != value for name, value in asked.items()):
         return False
     return request.problems is None or found.get("problems") in (None, request.problems)
@@ -134,15 +135,15 @@ def subject_of(study: Study, cell: Cell, snapshot: str, checkpoints: Path, model
 
 def labels(cell: Cell) -> dict[str, Any]:
     """What an evaluation says of the cell that its checkpoint is from."""
-    names = ("study", "scale", "arm", "model", "sync_interval", "lr", "seed")
-    return {"cell": cell.name, "settings_digest": cell.digest} | {name: getattr(cell, name) for name in names}
+    given = {"cell": cell.name, "settings_digest": cell.digest}
+    return {name: given[name] if name in given else getattr(cell, name) for name in LABELS}
 
 
 def absence(cell: Cell, request: Request) -> dict[str, Any]:
     """The JSON of an evaluation of a run that saved no checkpoint: no scores, and why."""
     reason = "The run was stopped before its first checkpoint."
     about = {"schema_version": SCHEMA_VERSION, "snapshot": "final", "scores": {}, "score": None, "reason": reason}
-    return {**labels(cell), **stored_fields(cell, request), **about}
+    return {**labels(cell), **stored_fields(request), **about}
 
 
 def snapshots_of(checkpoints: Path) -> list[str]:

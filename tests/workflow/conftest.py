@@ -85,7 +85,7 @@ class Project:
             final = self.root / "checkpoints" / study / cell.name / "final"
             write_json(final / "config.json", {"cell": cell.name})
             request = request_of(plan, "heldout", cell.settings)
-            score = stored_fields(cell, request) | {"problems": request.problems}
+            score = stored_fields(request) | {"settings_digest": cell.digest, "problems": request.problems}
             write_json(self.root / f"evals/{study}/{cell.name}/final/heldout.json", score)
 
 

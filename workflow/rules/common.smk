@@ -115,8 +115,11 @@ def mark_changed(output):
         os.utime(mark, (newest + 1, newest + 1))
 
 
-def unchanged():
-    """The input of what is current: CHANGED, whose age does not count."""
+def unless(current, output):
+    """The input that makes a job run again: CHANGED, whose age does not count where the output is current."""
+    if not current:
+        mark_changed(output)
+        return CHANGED
     if not os.path.exists(CHANGED):
         mark_changed("nothing")
     return ancient(CHANGED)

@@ -5,7 +5,7 @@ from collapse_laws.evaluation_request import benchmarks_of, is_current as score_
 def evaluated_run(wildcards):
     """The run behind a score, whose age alone scores nothing again; a run that is about to be made again does.
 
-    So does CHANGED, which comes in where the score is of other settings of the run or of the evaluation.
+    So does a score of other settings of the run or of the evaluation.
     """
     cell = cell_of(wildcards)
     run = run_json(cell)
@@ -13,10 +13,7 @@ def evaluated_run(wildcards):
         return run
     score = "evals/{study}/{cell}/{snapshot}/{benchmark}.json".format(**wildcards)
     request = checked(request_of, study_of(wildcards.study), wildcards.benchmark, cell.settings)
-    if score_is_current(Path(score), cell, request):
-        return ancient(run)
-    mark_changed(score)
-    return [ancient(run), CHANGED]
+    return [ancient(run), unless(score_is_current(Path(score), cell, request), score)]
 
 
 rule evaluate:

@@ -42,21 +42,16 @@ def starting_point(wildcards):
     an ancient file that it makes again.
     """
     cell = cell_of(wildcards)
-    if record_is_current(wildcards.study, wildcards.cell):
-        return unchanged()
-    if cell.trainer == "verl" and jobs_run_here():
+    current = record_is_current(wildcards.study, wildcards.cell)
+    if not current and cell.trainer == "verl" and jobs_run_here():
         need_gpus(cell)
-    mark_changed(run_json(cell))
-    return [CHANGED, *starting_files(cell)]
+    return [unless(current, run_json(cell)), *([] if current else starting_files(cell))]
 
 
 def model_settings(wildcards):
     """CHANGED, newer than the starting checkpoint only where that is not current."""
     cell = next(c for c in study_of(wildcards.study).planned if c.model == wildcards.model)
-    if start_is_current(cell):
-        return unchanged()
-    mark_changed(starting_files(cell)[0])
-    return CHANGED
+    return unless(start_is_current(cell), starting_files(cell)[0])
 
 
 rule warmstart:
@@ -94,10 +89,7 @@ rule fetch:
 def data_settings(wildcards):
     """CHANGED, newer than the prepared problems only where those are not current."""
     path = f"data/{wildcards.study}/prepare.json"
-    if prepared_is_current(Path(path), study_of(wildcards.study)):
-        return unchanged()
-    mark_changed(path)
-    return CHANGED
+    return unless(prepared_is_current(Path(path), study_of(wildcards.study)), path)
 
 
 rule prepare:

@@ -63,8 +63,12 @@ class Brackets:
         """What the clock of this family means at a learning rate; None where no run tells."""
         if self.c2_low is None or self.c2_high is None:
             return None
-        interval = f"c2 in ({self.c2_low:.3g}, {self.c2_high:.3g}] of {self.name}, {self.source}"
-        return f"{interval}; c2/eta is {self.c2_high / lr:.4g} updates."
+        return f"{self.c2_text}; c2/eta is {self.c2_high / lr:.4g} updates."
+
+    @property
+    def c2_text(self) -> str:
+        """The clock's interval, where there is one, and whose it is."""
+        return f"c2 in ({self.c2_low:.3g}, {self.c2_high:.3g}] of {self.name}, {self.source}"
 
 
 @functools.cache

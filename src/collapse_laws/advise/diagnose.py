@@ -7,7 +7,7 @@ from typing import Any
 
 from collapse_laws.advise.calibration import Brackets, published_brackets, reference_budget
 from collapse_laws.advise.judge import Rates, judge, rates
-from collapse_laws.advise.readings import NAMES, Reading, counts_synchronisations, readings
+from collapse_laws.advise.readings import NAMES, Reading, readings
 from collapse_laws.logs import ReadLog
 from collapse_laws.outcome import Outcome
 from collapse_laws.protocol import LagError, check_realised_lag
@@ -40,13 +40,6 @@ class Diagnosis:
     verdicts: tuple[Verdict, ...]
     readings: tuple[Reading, ...]
     missing: tuple[str, ...]
-
-    @property
-    def exactness(self) -> str:
-        """How exactly the log dates a drop, in one sentence."""
-        if counts_synchronisations(self.log):
-            return "Without S a drop is dated by the log's step, which counts synchronisations and not updates."
-        return self.log.exactness
 
     @property
     def product(self) -> float | None:
@@ -85,12 +78,12 @@ class Diagnosis:
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "readings": [asdict(reading) for reading in self.readings],
             "missing": list(self.missing),
-            "exactness": self.exactness,
+            "exactness": log.exactness,
             "read": {
                 "path": str(log.path),
                 "rows": log.rows,
                 "steps": log.steps,
-                "updates": None if counts_synchronisations(log) else log.series.updates,
+                "updates": None if log.counts_synchronisations else log.series.updates,
                 "duplicates_dropped": log.series.duplicates,
                 "keys": log.keys,
                 "notes": list(log.notes),
@@ -103,7 +96,7 @@ def diagnose(log: ReadLog, lr: float | None = None, calibration: tuple[Brackets,
     """Judge a log. `calibration` replaces the published brackets."""
     rate = rates(log, lr)
     brackets = calibration or published_brackets()
-    unknown = counts_synchronisations(log)
+    unknown = log.counts_synchronisations
     outcome = judge(log, rate, None if unknown else reference_budget(brackets))
     cycle = log.sync_interval or log.series.stride
     event = next(
@@ -143,7 +136,7 @@ def _reward_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
             if log.sync_interval
             else (
                 "the true onset lies up to one synchronisation earlier"
-                if counts_synchronisations(log)
+                if log.counts_synchronisations
                 else "the true onset lies up to one S earlier"
             )
         )
@@ -166,7 +159,7 @@ def _reward_verdict(log: ReadLog, outcome: Outcome) -> Verdict:
 
 
 def _where(log: ReadLog, index: int | None, step: int | None) -> str:
-    if counts_synchronisations(log):
+    if log.counts_synchronisations:
         return f"at the log's step {index * log.series.stride + 1}"  # type: ignore[operator]
     return f"in rollout batch {index} (update {step})" if log.sync_interval else f"at update {step}"
 
@@ -209,9 +202,9 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
     found = []
     at = _spent_at(rate, outcome)
     for known in brackets:
-        if known.c2_low is None or known.c2_high is None:
+        clock = known.clock(rate.lr)
+        if clock is None:
             continue
-        clock = f"c2 in ({known.c2_low:.3g}, {known.c2_high:.3g}] of {known.name}, {known.source}"
         if at is not None:
             relation = "overlaps"
             if at[1] <= known.c2_low * (1 + _ROUNDING):
@@ -221,10 +214,7 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
             elif log.sync_interval is None:
                 relation = "may lie in or below"
             span = f"in ({at[0]:.3g}, {at[1]:.3g}]," if log.sync_interval else f"at most {at[1]:.3g},"
-            sentence = (
-                f"The cumulative learning rate at the onset, {span} {relation} {clock}; c2/eta is "
-                f"{known.c2_high / rate.lr:.4g} updates."
-            )
+            sentence = f"The cumulative learning rate at the onset, {span} {relation} {clock}"
             found.append(Verdict("clock", "sum of eta", at[1], outcome.onset_high, sentence))
             continue
         spent = rate.spent(outcome.updates) or 0.0
@@ -235,7 +225,7 @@ def _clock_verdicts(log: ReadLog, rate: Rates, outcome: Outcome, brackets: tuple
             else "a survivor must outlive 2 c2, "
             f"{max(0, round(2 * known.c2_high / rate.lr) - outcome.updates)} updates more"
         )
-        sentence = f"{outcome.updates} updates have spent {spent:.3g}, {share:.2g} of {clock}: {tail}."
+        sentence = f"{outcome.updates} updates have spent {spent:.3g}, {share:.2g} of {known.c2_text}: {tail}."
         found.append(Verdict("clock", "sum of eta", spent, outcome.updates, sentence))
     return found
 
@@ -258,7 +248,7 @@ def _lag_verdicts(log: ReadLog) -> list[Verdict]:
 
 def _missing(log: ReadLog, rate: Rates) -> list[str]:
     lacking = []
-    if counts_synchronisations(log):
+    if log.counts_synchronisations:
         lacking.append(
             "S: the log's step counts synchronisations, and it has no training/global_step; without --sync-interval "
             "neither learner updates nor the clock can be told."

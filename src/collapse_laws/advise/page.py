@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from collapse_laws.advise.diagnose import Diagnosis
-from collapse_laws.advise.readings import NAMES, counts_synchronisations, step_note
+from collapse_laws.advise.readings import NAMES, step_note
 from collapse_laws.advise.wording import around_a_drop
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 760, 200, 60, 24
@@ -47,7 +47,7 @@ def write_page(path: Path, diagnosis: Diagnosis) -> None:
 
 
 def _unit(diagnosis: Diagnosis) -> str:
-    return "synchronisation" if counts_synchronisations(diagnosis.log) else "update"
+    return "synchronisation" if diagnosis.log.counts_synchronisations else "update"
 
 
 def _figures(diagnosis: Diagnosis) -> list[Figure]:

@@ -81,16 +81,11 @@ def step_word(log: ReadLog) -> str:
 def step_note(log: ReadLog) -> str | None:
     """How the updates of a diagnosis relate to the steps of the log; None where the log has none."""
     first = own_step(log)
-    if first is None or counts_synchronisations(log):
+    if first is None or log.counts_synchronisations:
         return None
     what = "record" if log.series.stride == 1 else "update"
     then = f"{step_word(log)} {'N+1' if first else 'N'}"
     return f"Update N means after N updates; the first {what} made after it is the log's {then}."
-
-
-def counts_synchronisations(log: ReadLog) -> bool:
-    """Whether the log's records are dated by synchronisations that cannot be turned into updates, for want of S."""
-    return log.fully_async and "learner_step" not in log.keys and log.sync_interval is None
 
 
 def readings(log: ReadLog, event: int | None, cycle: int) -> list[Reading]:

@@ -20,7 +20,7 @@ from collapse_laws.advise.judge import judge_series
 from collapse_laws.errors import UserError
 from collapse_laws.logs.csvlog import CsvTable
 from collapse_laws.logs.jsonlog import JsonLines
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, TOTAL, choose
+from collapse_laws.logs.keys import choose, missing_key, missing_role
 from collapse_laws.logs.numbers import LARGEST, MOST_UPDATES, is_rate
 from collapse_laws.logs.table import MetricTable
 from collapse_laws.logs.textlog import TextLines, step_of_row
@@ -272,29 +272,20 @@ class Watcher:
             return
         self._rows += bool(row)
         for name in (*row, *self._table.seen):
-            if len(self._names) < _NAMES_REMEMBERED and name not in (ORDINAL, BAR_STEP, TOTAL):
+            if len(self._names) < _NAMES_REMEMBERED:
                 self._names[name] = None
         if max(self._rows, max(self._table.seen.values(), default=0)) == _PATIENCE and self.warning is None:
             self.warning = f"{_PATIENCE} rows were read and none can be used: {self._what_is_missing()}"
 
     def _what_is_missing(self) -> str:
         """The sentence that says which of step and reward the log lacks, and which numbers it has."""
-        names = [repr(name[:60]) for name in self._names]
-        has = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") if names else "none"
-        for option, asked, met in zip(
-            ("--reward-key", "--step-key"), self._keys, (self._met_reward, self._met_step), strict=True
-        ):
+        asked_and_met = (("reward", self._keys[0], self._met_reward), ("step", self._keys[1], self._met_step))
+        for role, asked, met in asked_and_met:
             if asked is not None and not met:
-                return f"{self._path} has no numbers under {option} {asked!r}; it has: {has}."
-        if not self._met_reward:
-            return (
-                f"{self._path} has no reward that is known by name; give its key with --reward-key (numbers found: "
-                f"{has})."
-            )
-        if not self._met_step:
-            return (
-                f"{self._path} has no step that is known by name; give its key with --step-key (numbers found: {has})."
-            )
+                return missing_key(self._path, f"--{role}-key", asked, self._names)
+        for role, _, met in asked_and_met:
+            if not met:
+                return missing_role(self._path, role, self._names)
         return f"{self._path} has no record with a step above 0 and a finite reward, so no rollout batch can be judged."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collapse_laws.advise.diagnose import Diagnosis
-from collapse_laws.advise.readings import counts_synchronisations, step_note
+from collapse_laws.advise.readings import step_note
 from collapse_laws.outcome import Outcome
 
 
@@ -13,14 +13,14 @@ def as_text(diagnosis: Diagnosis) -> str:
     keys = ", ".join(
         f"{role}={key}" for role, key in log.keys.items() if role in ("step", "learner_step", "reward", "lr")
     )
-    unit = "synchronisations" if counts_synchronisations(log) else "updates"
+    unit = "synchronisations" if log.counts_synchronisations else "updates"
     lines = [
         f"{log.path}: {outcome.label}",
         f"  read as {log.format}: {log.rows} rows, {log.steps} with a reward, {log.series.updates} {unit}, "
         f"{log.series.duplicates} duplicates dropped; keys {keys}",
     ]
     lines += [f"  note: {note}" for note in log.notes]
-    lines.append(f"  {diagnosis.exactness}")
+    lines.append(f"  {log.exactness}")
     if note := step_note(log):
         lines.append(f"  {note}")
     lines.append("Findings")

@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
         "checkpoints": args.checkpoints or Path("checkpoints") / study.name / cell.name,
         "out": args.out or Path("runs") / study.name / cell.name,
     }
+    gpu_environment.enter(cell.trainer)
     if cell.trainer == "verl":
-        gpu_environment.enter(cell.trainer)
         from collapse_laws.verl import launch
 
         if args.check_only:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from collapse_laws.figures.canvas import Drawing, legend_columns, nothing, panels, title, wrapped
+from collapse_laws.figures.canvas import Drawing, grid, legend_columns, nothing, title, wrapped
 from collapse_laws.figures.series import describe, groups_drawn
 from collapse_laws.figures.theme import BAND, INK, MUTED, category_colours
 from collapse_laws.results import LABELS, StudyResults
@@ -26,12 +26,9 @@ def draw_boundary(results: StudyResults) -> Drawing:
     drawing = Drawing()
     groups = groups_drawn(results, drawing.notes)
     columns = min(COLUMNS_OF_PANELS, len(groups))
-    rows = -(-len(groups) // columns)
     width = 6.4 if columns == 1 else 10.2 / columns
-    figure, axes = panels(rows, columns, width, 4.3)
+    figure, axes = grid(len(groups), columns, width, 4.3)
     drawing.figure = figure
-    for panel in axes.ravel()[len(groups) :]:
-        panel.set_axis_off()
     frames = []
     for panel, group in zip(axes.ravel(), groups, strict=False):
         cells = _spread(results.group(*group))

@@ -68,6 +68,18 @@ def panels(rows: int, columns: int, width: float, height: float, **options) -> t
     return figure, axes
 
 
+def grid(
+    count: int, columns: int, width: float, height: float, ylabel: str = "", **options
+) -> tuple[Figure, np.ndarray]:
+    """`panels` for `count` drawings in rows of `columns`; places left over are empty. Returns axes [rows, columns]."""
+    figure, axes = panels(-(-count // columns), columns, width, height, **options)
+    for panel in axes.ravel()[count:]:
+        panel.set_axis_off()
+    for row in axes:
+        row[0].set_ylabel(ylabel)
+    return figure, axes
+
+
 def blocks(
     titles: Sequence[str], rows: int, columns: Sequence[int], width: float, height: float, **options
 ) -> tuple[Figure, list[np.ndarray]]:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pandas as pd
 
-from collapse_laws.figures.canvas import Drawing, nothing, panels, title
+from collapse_laws.figures.canvas import Drawing, grid, nothing, panels, title
 from collapse_laws.figures.series import (
     QUANTITIES,
     Run,
@@ -139,16 +139,12 @@ def _rewards(members: dict[str, list[Run]], by: str, words: str, notes: list[str
     """A grid of panels under their headings: the reward of the runs of each, coloured by one of the cell's axes."""
     colours = category_colours(sorted({run.cell[by] for here in members.values() for run in here}))
     columns = min(4, len(members))
-    figure, axes = panels(-(-len(members) // columns), columns, 2.6 if columns > 2 else 4, 2.2, sharey=True)
+    figure, axes = grid(len(members), columns, 2.6 if columns > 2 else 4, 2.2, "reward", sharey=True)
     frames = []
     for panel, (head, here) in zip(axes.ravel(), members.items(), strict=False):
         frames += [_plot(panel, run, "reward", colours[run.cell[by]]) for run in here]
         title(panel, head)
         panel.set_xlabel("learner updates")
-    for row in axes:
-        row[0].set_ylabel("reward")
-    for panel in axes.ravel()[len(members) :]:
-        panel.set_axis_off()
     legend(figure, colours, words, [collapse_handle()])
     return Drawing(figure, stack(frames), notes=notes)
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import ArrayLike
 
 from collapse_laws.evaluation_table import collect
-from collapse_laws.figures.canvas import Drawing, nothing, panels, title
+from collapse_laws.figures.canvas import Drawing, grid, nothing, title
 from collapse_laws.figures.series import legend
 from collapse_laws.figures.theme import MUTED, category_colours, category_markers, rate_colours
 from collapse_laws.results import StudyResults
@@ -45,8 +45,7 @@ def draw_evaluation(results: StudyResults) -> Drawing:
         notes.append(f"The first {MAX_PANELS} of {len(found)} panels are drawn.")
         found = dict(list(found.items())[:MAX_PANELS])
     columns = min(3, len(found))
-    rows = -(-len(found) // columns)
-    figure, axes = panels(rows, columns, 3.5 if columns > 1 else 6.4, 2.8, sharey=True)
+    figure, axes = grid(len(found), columns, 3.5 if columns > 1 else 6.4, 2.8, "score", sharey=True)
     intervals = sorted(set(frame["sync_interval"]))
     markers = category_markers(intervals)
     colours = rate_colours(frame["lr"]) if over_time else category_colours(intervals)
@@ -66,10 +65,6 @@ def draw_evaluation(results: StudyResults) -> Drawing:
             panel.set_xticklabels([number(rate) for rate in rates])
         title(panel, ", ".join([*key[:-1][::-1], f"{key[-1]}, {here['metric'].iloc[0]}"]))
         panel.set(xlabel="learner updates" if over_time else "learning rate", ylim=(-0.03, 1.03))
-    for panel in axes.ravel()[len(found) :]:
-        panel.set_axis_off()
-    for row in axes:
-        row[0].set_ylabel("score")
     shapes = [(f"S = {s}", _mark(marker, MUTED if over_time else colours[s])) for s, marker in markers.items()]
     legend(figure, colours if over_time else {}, "lr", shapes, number)
     return Drawing(figure, frame.reset_index(drop=True), notes=notes)

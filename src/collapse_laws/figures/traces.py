@@ -3,7 +3,7 @@ chosen and that is said."""
 
 from __future__ import annotations
 
-from collapse_laws.figures.canvas import Drawing, nothing, panels, title
+from collapse_laws.figures.canvas import Drawing, grid, nothing, title
 from collapse_laws.figures.series import (
     Run,
     collapse_handle,
@@ -39,9 +39,8 @@ def draw_traces(results: StudyResults) -> Drawing:
     for run in found:
         panels_of.setdefault(tuple(run.cell[AXES]), []).append(run)
     columns = min(COLUMNS, len(panels_of))
-    rows = -(-len(panels_of) // columns)
     width = 2.55 if columns > 2 else 4
-    figure, axes = panels(rows, columns, width, 1.75, sharey=True)
+    figure, axes = grid(len(panels_of), columns, width, 1.75, "reward", sharey=True)
     colours = category_colours(sorted({run.cell["seed"] for run in found}))
     frames = []
     for panel, (key, members) in zip(axes.ravel(), panels_of.items(), strict=False):
@@ -51,10 +50,6 @@ def draw_traces(results: StudyResults) -> Drawing:
         where = "" if len(results.groups) == 1 else f"{key[1]}, {key[0]}\n"
         title(panel, f"{where}S = {key[2]}, lr {number(key[3])}: {words}", fontsize=8)
         panel.set_ylim(-0.03, 1.03)
-    for panel in axes.ravel()[len(panels_of) :]:
-        panel.set_axis_off()
-    for row in axes:
-        row[0].set_ylabel("reward")
     for panel in axes[-1]:
         panel.set_xlabel("learner updates")
     legend(figure, colours, "seed", [collapse_handle()])

@@ -12,7 +12,7 @@ import pandas as pd
 
 from collapse_laws.errors import UserError
 from collapse_laws.logs import own
-from collapse_laws.logs.keys import BAR_STEP, ORDINAL, choose, rivals
+from collapse_laws.logs.keys import ORDINAL, choose, missing_key, missing_role, rivals
 from collapse_laws.logs.numbers import MOST_UPDATES, credible
 from collapse_laws.logs.series import Series, resolve_repeats, spans
 from collapse_laws.logs.snapshots import SnapshotMeans, snapshot_means
@@ -58,9 +58,10 @@ def build(
     kept, dropped, repeat_notes = resolve_repeats(step, reward, where)
     step, reward = step[kept], reward[kept]
     interval, source = _sync_interval(step, table, keys, fully_async, sync_interval, notes)
+    undated = fully_async and "learner_step" not in keys and interval is None
     if "learner_step" not in keys and fully_async and interval is not None:
         step = step * interval - 1  # record v ends with update vS-1, counted from 1
-    elif fully_async and "learner_step" not in keys:
+    elif undated:
         notes.append("`step` counts synchronisations here; without S it cannot be turned into updates")
     every = None
     if kind in ("trl_trainer_state", "tensorboard") or (kind == "text" and table.count(ORDINAL)):
@@ -84,9 +85,8 @@ def build(
         "sync_interval_source": source,
         "rows": table.rows,
         "keys": keys,
-        "exactness": _UNDATED
-        if fully_async and interval is None and "learner_step" not in keys
-        else exactness(series, means, interval, fully_async),
+        "exactness": _UNDATED if undated else exactness(series, means, interval, fully_async),
+        "counts_synchronisations": undated,
         "notes": tuple(notes + repeat_notes),
         "fully_async": fully_async,
         "stale": float(np.nanmax(stale)) if np.isfinite(stale).any() else None,
@@ -170,29 +170,20 @@ def _choose_keys(
     ):
         if asked is not None:
             if not table.count(asked):
-                raise UserError(f"{where} has no numbers under {name} {asked!r}; it has: {_listed(table)}.")
+                raise UserError(missing_key(where, name, asked, (*table.keys(), *table.seen)))
             keys[role] = asked
     dated = [(key, count) for key, count in counts if not is_setting(table, key)]
     for role in ("reward", "step", "learner_step", "version", "stale", *_METRICS):
         if role not in keys and (found := choose(dated if role == "step" else counts, role)):
             keys[role] = found
     if "reward" not in keys:
-        raise UserError(
-            f"{where} has no reward that is known by name; give its key with --reward-key (numbers found: "
-            f"{_listed(table)})."
-        )
+        raise UserError(missing_role(where, "reward", (*table.keys(), *table.seen)))
     if step_key is not None:
         keys.pop("learner_step", None)
     others = rivals(counts, "reward", keys["reward"]) if reward_key is None else []
     if others:
         notes.append(f"the reward is {keys['reward']!r}; {', '.join(map(repr, others[:3]))} would do as well")
     return keys
-
-
-def _listed(table: MetricTable) -> str:
-    names = [name for name in (*table.keys(), *table.seen) if name not in (ORDINAL, BAR_STEP)]
-    shown = ", ".join(repr(name[:60]) for name in names[:12])
-    return (shown + (", ..." if len(names) > 12 else "")) if names else "none"
 
 
 def _sync_interval(

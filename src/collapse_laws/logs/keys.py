@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 
 # what the text parser itself adds to records that carry no step
 BAR_STEP = "(progress bar)"
@@ -140,6 +141,22 @@ def is_held_out(text: object) -> bool:
 @functools.lru_cache(maxsize=256)
 def _names_held_out(text: str) -> bool:
     return _HELD_OUT_WORD.search(text.lower()) is not None
+
+
+def missing_key(where: object, option: str, asked: str, names: Iterable[str]) -> str:
+    """The sentence on a key that a user named and the log lacks; `names`: of the numbers it has."""
+    return f"{where} has no numbers under {option} {asked!r}; it has: {_listed(names)}."
+
+
+def missing_role(where: object, role: str, names: Iterable[str]) -> str:
+    """The sentence on a log in which nothing is known by name as its reward or its step."""
+    found = f"(numbers found: {_listed(names)})"
+    return f"{where} has no {role} that is known by name; give its key with --{role}-key {found}."
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = [repr(name[:60]) for name in names if name not in (ORDINAL, BAR_STEP, TOTAL)]
+    return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") if names else "none"
 
 
 def _matches_any(name: str) -> bool:

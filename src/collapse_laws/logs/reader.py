@@ -67,6 +67,7 @@ class ReadLog:
     exactness: str  # one sentence
     notes: tuple[str, ...]
     fully_async: bool = False
+    counts_synchronisations: bool = False  # which cannot be turned into updates, for want of S
     stale: float | None = None  # largest count of stale trajectories that the log shows
     other_keys: tuple[str, ...] = field(default=())
 

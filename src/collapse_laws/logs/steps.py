@@ -78,9 +78,9 @@ def growing_keys(table: MetricTable, reward: str) -> list[str]:
             and key != reward
             and np.all(np.isfinite(values))
             and np.all(values == np.rint(values))
+            and np.mean(np.diff(values) > 0) >= 0.9
         ):
-            if np.mean(np.diff(values) > 0) >= 0.9:
-                found.append(key)
+            found.append(key)
     return found
 
 
